@@ -1,0 +1,64 @@
+"""Every error that tensorlang raises on purpose, under one root.
+
+A message says what was wrong, with which values, and what to do about it.
+"""
+
+
+class TensorlangError(Exception):
+    """The root: catch this to catch everything tensorlang raises on purpose."""
+
+
+class IRError(TensorlangError, ValueError):
+    """A tree that is not well formed: raised by constructors and the verifier."""
+
+
+class DTypeError(IRError, TypeError):
+    """Element types that do not fit: names both sides."""
+
+
+class ParseError(IRError):
+    """IR text that does not parse: carries line and column in its message."""
+
+
+class InterpreterError(TensorlangError):
+    """A fault of the executed program: bounds, race, unwritten read, barrier."""
+
+
+class ScheduleError(TensorlangError, ValueError):
+    """A schedule step that is not legal: which rule, which loop, what would help."""
+
+
+class CodegenError(TensorlangError):
+    """IR that a target cannot express, or a compiler that refused the source."""
+
+
+class TargetError(TensorlangError, ValueError):
+    """An unknown target, or one that is not present on this machine."""
+
+
+class ShapeError(TensorlangError, ValueError):
+    """Shapes that do not fit an operator: names the operator and both shapes."""
+
+
+class ArgumentError(TensorlangError, ValueError):
+    """An argument outside its domain: a negative rate, an overlapping out."""
+
+
+class KernelError(TensorlangError, RuntimeError):
+    """A kernel that reported a fault while running, such as an index out of range."""
+
+
+class KeyReuseError(TensorlangError, RuntimeError):
+    """A random key consumed twice: names both uses by file and line."""
+
+
+class OperatorError(TensorlangError, LookupError):
+    """An operator name that nothing defines, or that two things define."""
+
+
+class RecordError(TensorlangError, ValueError):
+    """A record, cache or database file that cannot be used: names the file."""
+
+
+class TuningError(TensorlangError, RuntimeError):
+    """A tuning run that cannot go on: names the storage, the operator, the reason."""

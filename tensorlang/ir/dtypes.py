@@ -1,0 +1,155 @@
+"""Element types: `f16 bf16 f32 f64 i8..i64 u8..u64 bool`, and vectors of them.
+
+A type is a value: `DType("f32")` is 32-bit IEEE 754, `DType("f32", 16)` sixteen lanes
+of it. `bf16` is the upper half of an `f32` (NumPy knows it through `ml_dtypes`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tensorlang.errors import DTypeError
+
+if TYPE_CHECKING:
+    from typing import Any
+
+# name -> (kind, bits, NumPy name); kinds: float, int, uint, bool
+_TABLE: Final[dict[str, tuple[str, int, str]]] = {
+    "f16": ("float", 16, "float16"),
+    "bf16": ("float", 16, "bfloat16"),
+    "f32": ("float", 32, "float32"),
+    "f64": ("float", 64, "float64"),
+    "i8": ("int", 8, "int8"),
+    "i16": ("int", 16, "int16"),
+    "i32": ("int", 32, "int32"),
+    "i64": ("int", 64, "int64"),
+    "u8": ("uint", 8, "uint8"),
+    "u16": ("uint", 16, "uint16"),
+    "u32": ("uint", 32, "uint32"),
+    "u64": ("uint", 64, "uint64"),
+    "bool": ("bool", 8, "bool"),
+}
+_FROM_NUMPY: Final = {numpy: name for name, (_, _, numpy) in _TABLE.items()}
+NAMES: Final = tuple(_TABLE)
+
+
+@dataclass(frozen=True, slots=True)
+class DType:
+    """An element type, with `lanes` of it side by side in a vector.
+
+    Raises:
+        DTypeError: the name is none of `NAMES`, or lanes is not positive.
+    """
+
+    name: str
+    lanes: int = 1
+
+    def __post_init__(self) -> None:
+        if self.name not in _TABLE:
+            raise DTypeError(
+                f"{self.name!r} is not an element type; use one of {', '.join(NAMES)}"
+            )
+        if self.lanes < 1:
+            raise DTypeError(f"a vector needs at least one lane, not {self.lanes}")
+
+    def __str__(self) -> str:
+        return self.name if self.lanes == 1 else f"{self.name}x{self.lanes}"
+
+    __repr__ = __str__
+
+    @property
+    def kind(self) -> str:
+        """One of `float`, `int`, `uint`, `bool`."""
+        return _TABLE[self.name][0]
+
+    @property
+    def bits(self) -> int:
+        """Bits of one lane as stored in memory (a `bool` is one byte)."""
+        return _TABLE[self.name][1]
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of one lane as stored in memory."""
+        return self.bits // 8
+
+    @property
+    def is_float(self) -> bool:
+        """Whether a lane is a floating-point number."""
+        return self.kind == "float"
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether a lane is a signed or unsigned integer (`bool` is not)."""
+        return self.kind in ("int", "uint")
+
+    @property
+    def is_bool(self) -> bool:
+        """Whether a lane is a truth value."""
+        return self.kind == "bool"
+
+    @property
+    def scalar(self) -> DType:
+        """The type of one lane."""
+        return DType(self.name)
+
+    def vector(self, lanes: int) -> DType:
+        """The type of `lanes` lanes of this element type."""
+        return DType(self.name, lanes)
+
+    @property
+    def numpy(self) -> np.dtype[Any]:
+        """The NumPy dtype of one lane."""
+        return _numpy_dtype(self.name)
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        """Smallest and largest value of an integer or bool type."""
+        if self.is_bool:
+            return 0, 1
+        if not self.is_integer:
+            raise DTypeError(f"{self} has no integer limits")
+        if self.kind == "int":
+            return -(1 << (self.bits - 1)), (1 << (self.bits - 1)) - 1
+        return 0, (1 << self.bits) - 1
+
+
+@cache
+def _numpy_dtype(name: str) -> np.dtype[Any]:
+    if name == "bf16":
+        import ml_dtypes  # noqa: PLC0415 - only programs that use bf16 pay for it
+
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(_TABLE[name][2])
+
+
+def as_dtype(spec: DType | str | type | np.dtype[Any]) -> DType:
+    """The `DType` of our name, a NumPy name or a NumPy dtype: `f32`, `"float32"`.
+
+    Raises:
+        DTypeError: nothing of ours corresponds to it.
+    """
+    if isinstance(spec, DType):
+        return spec
+    if isinstance(spec, str) and spec in _TABLE:
+        return DType(spec)
+    if isinstance(spec, str) and spec in _FROM_NUMPY:
+        return DType(_FROM_NUMPY[spec])
+    try:
+        name = np.dtype(spec).name
+    except TypeError:
+        name = str(spec)
+    if name not in _FROM_NUMPY:
+        raise DTypeError(
+            f"{spec!r} is not an element type; use one of {', '.join(NAMES)}"
+        )
+    return DType(_FROM_NUMPY[name])
+
+
+f16, bf16, f32, f64 = DType("f16"), DType("bf16"), DType("f32"), DType("f64")
+i8, i16, i32, i64 = DType("i8"), DType("i16"), DType("i32"), DType("i64")
+u8, u16, u32, u64 = DType("u8"), DType("u16"), DType("u32"), DType("u64")
+boolean = DType("bool")

@@ -1,0 +1,884 @@
+"""The IR: one grammar, on one page, for definitions, schedules and lowered code.
+
+    function  = Function(name, params, scalars, body)
+    param     = Param(buffer, role)                   role: in | out | inout
+    buffer    = Buffer(name, dtype, shape, scope, layout)
+                scope: global | shared | register | private
+                layout: IndexMap(vars, results) | None
+    stmt      = Seq(stmts)                            in order; scopes Let and Alloc
+              | Let(var, value)                       for the rest of its Seq
+              | Alloc(buffer)                         for the rest of its Seq
+              | For(var, extent, kind, body, thread)  var runs over 0 .. extent-1
+                kind: serial | parallel | vectorized | unrolled | bound
+              | While(cond, body)
+              | If(cond, then, orelse)
+              | Store(buffer, indices, value, mask, hints)
+              | Reduce(reducer, buffers, indices, values)
+              | AtomicUpdate(op, buffer, indices, value)
+              | Block(name, axes, where, init, body, scope)
+              | Barrier(scope)
+              | Evaluate(expr)
+              | Role(cond, body)                      GPU issue: warps with a role
+              | BarrierObject(name, count)            GPU issue: arrive/wait phases
+              | Arrive(name, ...) | Wait(name, phase) GPU issue
+    axis      = Axis(var, kind, extent, value)
+                kind: spatial | reduction | ordered | opaque | disjoint
+    reducer   = Reducer(name, left, right, identity, combine, commutative)
+    expr      = Const(value, dtype) | Var(name, dtype)
+              | Unary(op, a) | Binary(op, a, b, contract) | Compare(op, a, b)
+              | Select(cond, a, b) | Cast(dtype, a) | Bitcast(dtype, a)
+              | Load(buffer, indices, mask, hints) | Call(name, args, dtype)
+              | Ramp(base, stride, lanes) | Splat(value, lanes)
+              | Shuffle(vectors, lanes_taken) | Extract(vector, lane)
+              | Insert(vector, lane, value) | LaneReduce(op, vector)
+
+What the nodes mean (the interpreter is this text, executed):
+
+*A function is a host program.* Its outermost statements run one after the other, each
+seeing all memory effects of those before it, whatever runs in parallel inside. An
+`in` parameter is never written, an `out` parameter is never read before it is written,
+an `inout` one may be updated where each element is read only before it is written and
+by the same iteration. `scalars` are integers or floats given at each call; a scalar that
+stands as a whole dimension in the shape of a parameter is bound from that shape.
+
+*Loops start at 0.* An extent is evaluated once, on entry; at or below 0 the loop does
+not run. `parallel` iterations may run in any order or at once, `vectorized` ones in
+lock-step, `bound` ones as index `thread` of an execution scope (`block.x`, `thread.x`):
+in all three, no iteration may touch what another one writes. `unrolled` is a serial
+loop written out.
+
+*A block is one computation with its own axes.* Each iteration around it gives every axis
+a value; the body sees axes only, never loop variables. A *spatial* value names the
+output element computed; a *reduction* axis is folded in any order through the reducer;
+an *ordered* axis runs in increasing order (scans); an *opaque* one may hit any element,
+and is neither reordered nor made parallel unless it is declared *disjoint*: then no two
+iterations touch the same element, which the interpreter checks. The instance is skipped
+where `where` is false. `init` runs before the first instance of the reduction axes for
+each spatial point. Where a body holds a `Reduce` and the block has no `init` of its own,
+the state starts from the reducer's identity; `Reduce(r, bs, is, vs)` replaces the state
+tuple by `combine(state, vs)`. (A block without reduction axes runs `Reduce` as a plain
+update of what its memory holds: that is how an accumulating write-back reads.)
+
+*Arithmetic.* Integers wrap. `div` is for floats; `floordiv` and `floormod` are for
+integers and round towards minus infinity (a zero divisor is a fault). A shift by the
+width or more is a fault. `min`/`max` of floats return the other operand for one NaN.
+A float operation is strict unless it says `contract`, which lets an addition absorb the
+rounding of the product beside it; a float *reduction* may be re-associated by a schedule.
+`Cast` to an integer truncates towards zero, wraps among integers, and saturates from
+floats (NaN gives 0); `Cast` to a float rounds to nearest even. A masked-off lane of a
+load is 0, of a store is left alone.
+
+*Names.* Within a function every loop variable, axis, `Let` and buffer has its own name
+along every path from the root (siblings may share), every block its own name. Trees are
+immutable and compared by structure, names included.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias, TypeVar
+
+import numpy as np
+
+from tensorlang.errors import DTypeError, IRError
+from tensorlang.ir.dtypes import DType, boolean, f32, i64
+
+UNARY: Final = ("neg", "not", "abs")
+ARITHMETIC: Final = ("add", "sub", "mul", "div", "floordiv", "floormod", "min", "max")
+BITWISE: Final = ("and", "or", "xor", "shl", "shr")
+COMPARISONS: Final = ("eq", "ne", "lt", "le", "gt", "ge")
+LANE_REDUCTIONS: Final = ("add", "mul", "min", "max", "and", "or", "xor")
+LOOP_KINDS: Final = ("serial", "parallel", "vectorized", "unrolled", "bound")
+AXIS_KINDS: Final = ("spatial", "reduction", "ordered", "opaque", "disjoint")
+BUFFER_SCOPES: Final = ("global", "shared", "register", "private")
+EXECUTION_SCOPES: Final = ("thread", "warp", "warpgroup", "block", "cluster")
+HINTS: Final = ("aligned", "nontemporal", "prefetch")
+ROLES: Final = ("in", "out", "inout")
+
+Scalar: TypeAlias = bool | int | float
+_T = TypeVar("_T")
+
+
+def _need(condition: object, message: str) -> None:
+    if not condition:
+        raise IRError(message)
+
+
+def _same(what: str, a: DType, b: DType) -> None:
+    if a != b:
+        raise DTypeError(f"{what} needs operands of one type, got {a} and {b}")
+
+
+def node(cls: type[_T]) -> type[_T]:
+    """A frozen dataclass with slots whose structural hash is computed once."""
+    made = dataclass(frozen=True, slots=True, repr=False)(cls)
+    structural = made.__hash__
+
+    def __hash__(self: Any) -> int:  # noqa: N807 - installed as the method
+        try:
+            return self._hash  # type: ignore[no-any-return]
+        except AttributeError:
+            value = hash((made.__name__, structural(self)))
+            object.__setattr__(self, "_hash", value)
+            return value
+
+    made.__hash__ = __hash__  # type: ignore[method-assign]
+    return made
+
+
+class Node:
+    """Any node of the tree: immutable, equal by structure, hashable."""
+
+    __slots__ = ("_hash",)
+
+    def __repr__(self) -> str:
+        from tensorlang.ir.printer import show  # noqa: PLC0415 - printing is above
+
+        return show(self)
+
+
+# ---------------------------------------------------------------- expressions
+
+
+class Expr(Node):
+    """A value; Python's operators on it build bigger ones (`==` compares trees)."""
+
+    __slots__ = ()
+    dtype: DType
+
+    def __add__(self, other: ExprLike) -> Expr:
+        return binary("add", self, other)
+
+    def __radd__(self, other: ExprLike) -> Expr:
+        return binary("add", other, self)
+
+    def __sub__(self, other: ExprLike) -> Expr:
+        return binary("sub", self, other)
+
+    def __rsub__(self, other: ExprLike) -> Expr:
+        return binary("sub", other, self)
+
+    def __mul__(self, other: ExprLike) -> Expr:
+        return binary("mul", self, other)
+
+    def __rmul__(self, other: ExprLike) -> Expr:
+        return binary("mul", other, self)
+
+    def __truediv__(self, other: ExprLike) -> Expr:
+        return binary("div", self, other)
+
+    def __rtruediv__(self, other: ExprLike) -> Expr:
+        return binary("div", other, self)
+
+    def __floordiv__(self, other: ExprLike) -> Expr:
+        return binary("floordiv", self, other)
+
+    def __rfloordiv__(self, other: ExprLike) -> Expr:
+        return binary("floordiv", other, self)
+
+    def __mod__(self, other: ExprLike) -> Expr:
+        return binary("floormod", self, other)
+
+    def __rmod__(self, other: ExprLike) -> Expr:
+        return binary("floormod", other, self)
+
+    def __and__(self, other: ExprLike) -> Expr:
+        return binary("and", self, other)
+
+    def __or__(self, other: ExprLike) -> Expr:
+        return binary("or", self, other)
+
+    def __xor__(self, other: ExprLike) -> Expr:
+        return binary("xor", self, other)
+
+    def __lshift__(self, other: ExprLike) -> Expr:
+        return binary("shl", self, other)
+
+    def __rshift__(self, other: ExprLike) -> Expr:
+        return binary("shr", self, other)
+
+    def __neg__(self) -> Expr:
+        return Unary("neg", self)
+
+    def __invert__(self) -> Expr:
+        return Unary("not", self)
+
+    def __lt__(self, other: ExprLike) -> Expr:
+        return compare("lt", self, other)
+
+    def __le__(self, other: ExprLike) -> Expr:
+        return compare("le", self, other)
+
+    def __gt__(self, other: ExprLike) -> Expr:
+        return compare("gt", self, other)
+
+    def __ge__(self, other: ExprLike) -> Expr:
+        return compare("ge", self, other)
+
+    def equal(self, other: ExprLike) -> Expr:
+        """The comparison `self == other` as an expression."""
+        return compare("eq", self, other)
+
+    def not_equal(self, other: ExprLike) -> Expr:
+        """The comparison `self != other` as an expression."""
+        return compare("ne", self, other)
+
+    def cast(self, dtype: DType) -> Expr:
+        """This value converted to `dtype`; itself where the type is that already."""
+        return self if self.dtype == dtype else Cast(dtype, self)
+
+    def __bool__(self) -> bool:
+        raise IRError(
+            "an expression has no truth value while the program is being built; "
+            "use select(cond, a, b), & and |"
+        )
+
+
+ExprLike: TypeAlias = "Expr | bool | int | float"
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Const(Expr):
+    """A literal of a scalar type, rounded or wrapped into it; equal by its bits."""
+
+    value: Scalar
+    dtype: DType
+
+    def __post_init__(self) -> None:
+        _need(self.dtype.lanes == 1, f"a constant is a scalar, not {self.dtype}")
+        object.__setattr__(self, "value", _canonical(self.value, self.dtype))
+
+    def _key(self) -> tuple[str, DType, object]:
+        exact = struct.pack("<d", self.value) if self.dtype.is_float else self.value
+        return ("Const", self.dtype, exact)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Const) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+
+def _canonical(value: Scalar, dtype: DType) -> Scalar:
+    if dtype.is_bool:
+        return bool(value)
+    if dtype.is_integer:
+        if isinstance(value, float) and not value.is_integer():
+            raise DTypeError(f"{value!r} is not a value of {dtype}")
+        low, high = dtype.limits
+        return (int(value) - low) % (high - low + 1) + low
+    number = float(value)
+    if math.isnan(number):
+        return math.nan
+    if dtype.name == "f64" or math.isinf(number):
+        return number
+    with np.errstate(over="ignore"):
+        return float(np.asarray(number).astype(dtype.numpy))
+
+
+@node
+class Var(Expr):
+    """A named scalar: a loop variable, an axis, a `Let`, or a function's scalar."""
+
+    name: str
+    dtype: DType = i64
+
+
+@node
+class Unary(Expr):
+    """`neg` and `abs` of a number, `not` of an integer's bits or of a bool."""
+
+    op: str
+    a: Expr
+
+    def __post_init__(self) -> None:
+        _need(self.op in UNARY, f"{self.op!r} is no unary operation of {UNARY}")
+        if self.op == "not" and self.a.dtype.is_float:
+            raise DTypeError(f"'not' needs an integer or bool, got {self.a.dtype}")
+        if self.op != "not" and self.a.dtype.is_bool:
+            raise DTypeError(f"{self.op!r} needs a number, got {self.a.dtype}")
+
+    @property
+    def dtype(self) -> DType:  # type: ignore[override]
+        """The operand's type."""
+        return self.a.dtype
+
+
+@node
+class Binary(Expr):
+    """Arithmetic or bit operation on two operands of one type (see `ARITHMETIC`)."""
+
+    op: str
+    a: Expr
+    b: Expr
+    contract: bool = False
+    dtype: DType = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        _need(self.op in ARITHMETIC + BITWISE, f"{self.op!r} is no binary operation")
+        _same(f"{self.op!r}", self.a.dtype, self.b.dtype)
+        kind = self.a.dtype.kind
+        allowed = {
+            "float": self.op in ("add", "sub", "mul", "div", "min", "max"),
+            "bool": self.op in ("and", "or", "xor"),
+        }.get(kind, self.op != "div")
+        if not allowed:
+            raise DTypeError(f"{self.op!r} is not defined on {self.a.dtype}")
+        object.__setattr__(self, "dtype", self.a.dtype)
+
+
+@node
+class Compare(Expr):
+    """`eq ne lt le gt ge` of two operands of one type; a bool (NaN is unordered)."""
+
+    op: str
+    a: Expr
+    b: Expr
+
+    def __post_init__(self) -> None:
+        _need(self.op in COMPARISONS, f"{self.op!r} is no comparison of {COMPARISONS}")
+        _same(f"{self.op!r}", self.a.dtype, self.b.dtype)
+
+    @property
+    def dtype(self) -> DType:  # type: ignore[override]
+        """A bool, with the operands' lanes."""
+        return boolean.vector(self.a.dtype.lanes)
+
+
+@node
+class Select(Expr):
+    """`a` where `cond` holds, else `b`; both may be evaluated, so neither may fault."""
+
+    cond: Expr
+    a: Expr
+    b: Expr
+
+    def __post_init__(self) -> None:
+        _same("select", self.a.dtype, self.b.dtype)
+        _need(self.cond.dtype.is_bool, f"select needs a bool, got {self.cond.dtype}")
+        _need(
+            self.cond.dtype.lanes in (1, self.a.dtype.lanes),
+            f"select of {self.a.dtype} on {self.cond.dtype}: lanes differ",
+        )
+
+    @property
+    def dtype(self) -> DType:  # type: ignore[override]
+        """The type of both branches."""
+        return self.a.dtype
+
+
+@node
+class Cast(Expr):
+    """`a` converted to `dtype` by value, lane by lane."""
+
+    dtype: DType
+    a: Expr
+
+    def __post_init__(self) -> None:
+        _need(
+            self.dtype.lanes == self.a.dtype.lanes,
+            f"a cast keeps the lanes: {self.a.dtype} to {self.dtype}",
+        )
+
+
+@node
+class Bitcast(Expr):
+    """The bits of `a` read as `dtype`, lane by lane, of the same width."""
+
+    dtype: DType
+    a: Expr
+
+    def __post_init__(self) -> None:
+        _need(
+            self.dtype.bits == self.a.dtype.bits
+            and self.dtype.lanes == self.a.dtype.lanes
+            and not self.dtype.is_bool
+            and not self.a.dtype.is_bool,
+            f"a bitcast keeps width and lanes: {self.a.dtype} to {self.dtype}",
+        )
+
+
+@node
+class IndexMap(Node):
+    """A one-to-one map of indices, such as `(n, k) -> (n // 32, k, n % 32)`."""
+
+    vars: tuple[Var, ...]
+    results: tuple[Expr, ...]
+
+
+@node
+class Buffer(Node):
+    """A rectangular memory: name, element type, logical shape, where it lives.
+
+    `layout` maps logical to physical indices; without one, memory is row-major.
+    """
+
+    name: str
+    dtype: DType
+    shape: tuple[Expr, ...]
+    scope: str = "global"
+    layout: IndexMap | None = None
+
+    def __post_init__(self) -> None:
+        shape = tuple(as_expr(extent) for extent in self.shape)
+        object.__setattr__(self, "shape", shape)
+        _need(self.dtype.lanes == 1, f"a buffer holds scalars, not {self.dtype}")
+        _need(self.scope in BUFFER_SCOPES, f"{self.scope!r} is not in {BUFFER_SCOPES}")
+        for extent in shape:
+            _need(
+                extent.dtype == i64, f"{self.name}: a dimension is i64: {extent.dtype}"
+            )
+
+    @property
+    def ndim(self) -> int:
+        """The number of logical dimensions."""
+        return len(self.shape)
+
+    def __getitem__(self, indices: Any) -> Load:
+        given = indices if isinstance(indices, tuple) else (indices,)
+        return Load(self, tuple(as_expr(index) for index in given))
+
+
+@node
+class Load(Expr):
+    """The element at `indices`; a vector where an index is one (0 where masked)."""
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    mask: Expr | None = None
+    hints: tuple[str, ...] = ()
+    dtype: DType = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        _check_access(self.buffer, self.indices, self.mask, self.hints)
+        lanes = max((index.dtype.lanes for index in self.indices), default=1)
+        object.__setattr__(self, "dtype", self.buffer.dtype.vector(lanes))
+
+
+def _check_access(
+    buffer: Buffer, indices: tuple[Expr, ...], mask: Expr | None, hints: tuple[str, ...]
+) -> None:
+    _need(
+        len(indices) == buffer.ndim,
+        f"{buffer.name} has {buffer.ndim} dimensions, indexed with {len(indices)}",
+    )
+    for index in indices:
+        _need(
+            index.dtype.scalar == i64,
+            f"{buffer.name}: an index is i64, not {index.dtype}",
+        )
+    _need(mask is None or mask.dtype.is_bool, f"{buffer.name}: a mask is a bool")
+    _need(set(hints) <= set(HINTS), f"{buffer.name}: hints are {HINTS}, not {hints}")
+
+
+@node
+class Call(Expr):
+    """A named function of `tensorlang.ir.intrinsics`, applied lane by lane."""
+
+    name: str
+    args: tuple[Expr, ...]
+    dtype: DType
+
+
+@node
+class Ramp(Expr):
+    """The vector `base, base + stride, base + 2*stride, ...`."""
+
+    base: Expr
+    stride: Expr
+    lanes: int
+
+    def __post_init__(self) -> None:
+        _same("ramp", self.base.dtype, self.stride.dtype)
+        _need(self.base.dtype.lanes == 1, "a ramp starts from a scalar")
+        _need(self.base.dtype.is_integer, "a ramp counts in integers")
+
+    @property
+    def dtype(self) -> DType:  # type: ignore[override]
+        """The base's type with `lanes` lanes."""
+        return self.base.dtype.vector(self.lanes)
+
+
+@node
+class Splat(Expr):
+    """The vector with `value` in every lane."""
+
+    value: Expr
+    lanes: int
+
+    def __post_init__(self) -> None:
+        _need(self.value.dtype.lanes == 1, "only a scalar is splat over lanes")
+
+    @property
+    def dtype(self) -> DType:  # type: ignore[override]
+        """The value's type with `lanes` lanes."""
+        return self.value.dtype.vector(self.lanes)
+
+
+@node
+class Shuffle(Expr):
+    """Lanes picked by number from `vectors` written one after the other."""
+
+    vectors: tuple[Expr, ...]
+    lanes_taken: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        _need(self.vectors and self.lanes_taken, "a shuffle needs vectors and lanes")
+        for vector in self.vectors[1:]:
+            _same("shuffle", self.vectors[0].dtype.scalar, vector.dtype.scalar)
+        total = sum(vector.dtype.lanes for vector in self.vectors)
+        _need(
+            all(0 <= lane < total for lane in self.lanes_taken),
+            f"a shuffle of {total} lanes cannot take {self.lanes_taken}",
+        )
+
+    @property
+    def dtype(self) -> DType:  # type: ignore[override]
+        """The element type with as many lanes as were taken."""
+        return self.vectors[0].dtype.scalar.vector(len(self.lanes_taken))
+
+
+@node
+class Extract(Expr):
+    """Lane number `lane` of a vector, as a scalar."""
+
+    vector: Expr
+    lane: int
+
+    def __post_init__(self) -> None:
+        _need(
+            0 <= self.lane < self.vector.dtype.lanes,
+            f"{self.vector.dtype} has no lane {self.lane}",
+        )
+
+    @property
+    def dtype(self) -> DType:  # type: ignore[override]
+        """The vector's element type."""
+        return self.vector.dtype.scalar
+
+
+@node
+class Insert(Expr):
+    """`vector` with lane number `lane` replaced by the scalar `value`."""
+
+    vector: Expr
+    lane: int
+    value: Expr
+
+    def __post_init__(self) -> None:
+        _same("insert", self.vector.dtype.scalar, self.value.dtype)
+        _need(
+            0 <= self.lane < self.vector.dtype.lanes,
+            f"{self.vector.dtype} has no lane {self.lane}",
+        )
+
+    @property
+    def dtype(self) -> DType:  # type: ignore[override]
+        """The vector's type."""
+        return self.vector.dtype
+
+
+@node
+class LaneReduce(Expr):
+    """All lanes of a vector folded by `op`, halves first: lane i with lane i + n/2."""
+
+    op: str
+    vector: Expr
+
+    def __post_init__(self) -> None:
+        _need(self.op in LANE_REDUCTIONS, f"{self.op!r} is not in {LANE_REDUCTIONS}")
+
+    @property
+    def dtype(self) -> DType:  # type: ignore[override]
+        """The vector's element type."""
+        return self.vector.dtype.scalar
+
+
+def as_expr(value: ExprLike, dtype: DType | None = None) -> Expr:
+    """`value` itself, or a Python number as a constant: i64, f32 or bool by default."""
+    if isinstance(value, Expr):
+        return value
+    if isinstance(value, (bool, np.bool_)):
+        return Const(bool(value), dtype or boolean)
+    if isinstance(value, (int, np.integer)):
+        return Const(int(value), dtype or i64)
+    if isinstance(value, (float, np.floating)):
+        return Const(float(value), dtype or f32)
+    raise DTypeError(f"{value!r} is neither an expression nor a number")
+
+
+def _pair(a: ExprLike, b: ExprLike) -> tuple[Expr, Expr]:
+    """Both operands; a Python number takes the other one's type and lanes."""
+    if isinstance(a, Expr) and isinstance(b, Expr):
+        if a.dtype.lanes != b.dtype.lanes and 1 in (a.dtype.lanes, b.dtype.lanes):
+            lanes = max(a.dtype.lanes, b.dtype.lanes)
+            a, b = splat(a, lanes), splat(b, lanes)
+        return a, b
+    known = a if isinstance(a, Expr) else b
+    if not isinstance(known, Expr):
+        raise DTypeError(f"neither {a!r} nor {b!r} is an expression")
+    kind, lanes = known.dtype.scalar, known.dtype.lanes
+    return splat(as_expr(a, kind), lanes), splat(as_expr(b, kind), lanes)
+
+
+def splat(value: Expr, lanes: int) -> Expr:
+    """`value` in every one of `lanes` lanes; itself where it has them already."""
+    return value if value.dtype.lanes == lanes else Splat(value, lanes)
+
+
+def binary(op: str, a: ExprLike, b: ExprLike) -> Expr:
+    """`Binary(op, a, b)` with Python numbers and scalars fitted to the other side."""
+    return Binary(op, *_pair(a, b))
+
+
+def compare(op: str, a: ExprLike, b: ExprLike) -> Expr:
+    """`Compare(op, a, b)` with Python numbers and scalars fitted to the other side."""
+    return Compare(op, *_pair(a, b))
+
+
+# ----------------------------------------------------------------- statements
+
+
+class Stmt(Node):
+    """An action; programs are trees of them."""
+
+    __slots__ = ()
+
+
+@node
+class Seq(Stmt):
+    """Statements in order. A `Let` or `Alloc` is in force for the rest of it."""
+
+    stmts: tuple[Stmt, ...]
+
+    def __post_init__(self) -> None:
+        _need(
+            not any(isinstance(stmt, Seq) for stmt in self.stmts),
+            "a Seq holds no Seq: build it with seq(...)",
+        )
+
+
+def seq(*stmts: Stmt | Iterable[Stmt]) -> Stmt:
+    """The statements in order, flattened; a single one stands for itself."""
+    flat: list[Stmt] = []
+    for item in stmts:
+        for stmt in (item,) if isinstance(item, Stmt) else item:
+            flat.extend(stmt.stmts if isinstance(stmt, Seq) else (stmt,))
+    return flat[0] if len(flat) == 1 else Seq(tuple(flat))
+
+
+@node
+class Let(Stmt):
+    """`var` stands for `value`, evaluated here, in the rest of the enclosing `Seq`."""
+
+    var: Var
+    value: Expr
+
+    def __post_init__(self) -> None:
+        _same(f"let {self.var.name}", self.var.dtype, self.value.dtype)
+
+
+@node
+class Alloc(Stmt):
+    """A temporary, unwritten at first, alive for the rest of the enclosing `Seq`."""
+
+    buffer: Buffer
+
+
+@node
+class For(Stmt):
+    """`body` for each value 0 .. extent-1 of `var`; `thread` only for kind `bound`."""
+
+    var: Var
+    extent: Expr
+    kind: str
+    body: Stmt
+    thread: str = ""
+
+    def __post_init__(self) -> None:
+        _need(self.kind in LOOP_KINDS, f"{self.kind!r} is no loop kind of {LOOP_KINDS}")
+        _same(f"the extent of loop {self.var.name}", self.var.dtype, self.extent.dtype)
+        _need(
+            bool(self.thread) == (self.kind == "bound"),
+            f"loop {self.var.name}: a bound loop, and no other, names its thread index",
+        )
+
+
+@node
+class While(Stmt):
+    """`body` again and again, as long as `cond` holds before it."""
+
+    cond: Expr
+    body: Stmt
+
+
+@node
+class If(Stmt):
+    """`then` where `cond` holds, else `orelse` where there is one."""
+
+    cond: Expr
+    then: Stmt
+    orelse: Stmt | None = None
+
+
+@node
+class Store(Stmt):
+    """`buffer[indices] = value`, lanes with a false mask left alone."""
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    value: Expr
+    mask: Expr | None = None
+    hints: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        _check_access(self.buffer, self.indices, self.mask, self.hints)
+        _same(
+            f"a store to {self.buffer.name}",
+            self.buffer.dtype,
+            self.value.dtype.scalar,
+        )
+
+
+@node
+class Reducer(Node):
+    """A monoid on tuples: `combine` of `left` and `right`, with its `identity`.
+
+    `combine` has one expression a component, over the variables of both sides.
+    """
+
+    name: str
+    left: tuple[Var, ...]
+    right: tuple[Var, ...]
+    identity: tuple[Expr, ...]
+    combine: tuple[Expr, ...]
+    commutative: bool = True
+
+    def __post_init__(self) -> None:
+        parts = (self.left, self.right, self.identity, self.combine)
+        _need(
+            self.left and len({len(part) for part in parts}) == 1,
+            f"reducer {self.name}: left, right, identity, combine differ in length",
+        )
+        for component in zip(*parts, strict=True):
+            for other in component[1:]:
+                _same(f"reducer {self.name}", component[0].dtype, other.dtype)
+
+    @property
+    def dtypes(self) -> tuple[DType, ...]:
+        """The types of the state's components."""
+        return tuple(var.dtype for var in self.left)
+
+
+@node
+class Reduce(Stmt):
+    """The state tuple `buffers[indices]` becomes `combine(state, values)`."""
+
+    reducer: Reducer
+    buffers: tuple[Buffer, ...]
+    indices: tuple[Expr, ...]
+    values: tuple[Expr, ...]
+
+    def __post_init__(self) -> None:
+        parts = (self.buffers, self.values)
+        _need(
+            all(len(part) == len(self.reducer.left) for part in parts),
+            f"reducer {self.reducer.name} folds {len(self.reducer.left)} components",
+        )
+        for buffer, value, dtype in zip(*parts, self.reducer.dtypes, strict=True):
+            _check_access(buffer, self.indices, None, ())
+            _same(f"reducing into {buffer.name}", buffer.dtype, dtype)
+            _same(f"reducing into {buffer.name}", dtype, value.dtype.scalar)
+
+
+@node
+class AtomicUpdate(Stmt):
+    """`buffer[indices] = op(buffer[indices], value)`, indivisibly; `op` is binary."""
+
+    op: str
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    value: Expr
+
+    def __post_init__(self) -> None:
+        _need(self.op in LANE_REDUCTIONS, f"{self.op!r} is not in {LANE_REDUCTIONS}")
+        _check_access(self.buffer, self.indices, None, ())
+        _same("an atomic update", self.buffer.dtype, self.value.dtype.scalar)
+
+
+@node
+class Axis(Node):
+    """One axis of a block: its name, kind and extent, and its value in this place."""
+
+    var: Var
+    kind: str
+    extent: Expr
+    value: Expr
+
+    def __post_init__(self) -> None:
+        _need(self.kind in AXIS_KINDS, f"{self.kind!r} is no axis kind of {AXIS_KINDS}")
+        _same(f"axis {self.var.name}", self.var.dtype, self.value.dtype)
+
+
+@node
+class Block(Stmt):
+    """One computation over its own axes, run by one execution `scope` at a time."""
+
+    name: str
+    axes: tuple[Axis, ...]
+    body: Stmt
+    where: Expr | None = None
+    init: Stmt | None = None
+    scope: str = "thread"
+
+    def __post_init__(self) -> None:
+        _need(
+            self.scope in EXECUTION_SCOPES,
+            f"block {self.name}: {self.scope!r} is not in {EXECUTION_SCOPES}",
+        )
+
+
+@node
+class Barrier(Stmt):
+    """All threads of `scope` (`team` on a CPU, `block` on a GPU) wait for each other.
+
+    Every effect before it is seen by all of them after it.
+    """
+
+    scope: str = "team"
+
+
+@node
+class Evaluate(Stmt):
+    """An expression for its effect, such as a prefetch."""
+
+    expr: Expr
+
+
+@node
+class Param(Node):
+    """A buffer given by the caller, and what the function may do with it."""
+
+    buffer: Buffer
+    role: str
+
+    def __post_init__(self) -> None:
+        _need(self.role in ROLES, f"{self.buffer.name}: {self.role!r} is not in {ROLES}")
+
+
+@node
+class Function(Node):
+    """A kernel: buffers first, then scalars, then the host program over them."""
+
+    name: str
+    params: tuple[Param, ...]
+    scalars: tuple[Var, ...]
+    body: Stmt
+
+    @property
+    def buffers(self) -> tuple[Buffer, ...]:
+        """The parameters' buffers, in calling order."""
+        return tuple(param.buffer for param in self.params)

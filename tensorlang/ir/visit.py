@@ -1,0 +1,200 @@
+"""Walking and rebuilding trees: children, pre-order walks, maps and substitution.
+
+Every pass is written with these; none of them copies a subtree that did not change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
+from functools import cache
+from typing import Any, TypeVar
+
+from tensorlang.ir.nodes import (
+    Alloc,
+    AtomicUpdate,
+    Axis,
+    Block,
+    Buffer,
+    Expr,
+    For,
+    IndexMap,
+    Let,
+    Load,
+    Node,
+    Reduce,
+    Reducer,
+    Store,
+    Var,
+)
+
+N = TypeVar("N", bound=Node)
+
+
+@cache
+def _child_fields(kind: type[Node]) -> tuple[str, ...]:
+    """The fields of a node class that may hold nodes (buffers are leaves)."""
+    leaves = ("str", "bool", "int", "DType", "Scalar")
+    return tuple(
+        f.name
+        for f in fields(kind)  # type: ignore[arg-type]
+        if f.init
+        and str(f.type) not in leaves
+        and not str(f.type).startswith(("tuple[str", "tuple[int"))
+    )
+
+
+def children(node: Node) -> Iterator[Node]:
+    """The nodes directly below `node`, in field order; a buffer is one of them."""
+    for name in _child_fields(type(node)):
+        value = getattr(node, name)
+        if isinstance(value, Node):
+            yield value
+        elif isinstance(value, tuple):
+            yield from value
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """`node` and everything below it, parents first, left to right."""
+    stack = [node]
+    while stack:
+        current = stack.pop()
+        yield current
+        stack.extend(reversed(list(children(current))))
+
+
+def rebuild(node: N, change: Callable[[Any], Any]) -> N:
+    """`node` with `change` applied to each child; itself where nothing changed."""
+    updates: dict[str, Any] = {}
+    for name in _child_fields(type(node)):
+        old = getattr(node, name)
+        if isinstance(old, Node):
+            new: Any = change(old)
+        elif isinstance(old, tuple):
+            new = tuple(change(item) for item in old)
+            if all(a is b for a, b in zip(old, new, strict=True)):
+                new = old
+        else:
+            continue
+        if new is not old:
+            updates[name] = new
+    if not updates:
+        return node
+    given = {f.name: getattr(node, f.name) for f in fields(node) if f.init}  # type: ignore[arg-type]
+    return type(node)(**(given | updates))
+
+
+def transform(node: N, change: Callable[[Node], Node]) -> N:
+    """Rebuild bottom-up: `change` sees every node after its children were changed.
+
+    Statements that become a `Seq` inside a `Seq` must be flattened by `change`.
+    """
+
+    def visit(current: Node) -> Node:
+        return change(rebuild(current, visit))
+
+    return visit(node)  # type: ignore[return-value]
+
+
+def substitute(node: N, values: Mapping[Var, Expr]) -> N:
+    """`node` with every free occurrence of the variables replaced.
+
+    Names are unique along a path, so no binder can capture what is put in.
+    """
+    if not values:
+        return node
+
+    def visit(current: Any) -> Any:
+        if isinstance(current, Var):
+            return values.get(current, current)
+        if isinstance(current, Buffer):
+            return current if not current.shape else rebuild(current, visit)
+        return rebuild(current, visit)
+
+    return visit(node)  # type: ignore[no-any-return]
+
+
+def replace_buffers(node: N, values: Mapping[Buffer, Buffer]) -> N:
+    """`node` with every reference to the given buffers pointing to the new ones."""
+
+    def visit(current: Any) -> Any:
+        if isinstance(current, Buffer):
+            return values.get(current, current)
+        return rebuild(current, visit)
+
+    return visit(node)  # type: ignore[no-any-return]
+
+
+def binders(node: Node) -> Iterator[Var]:
+    """The variables that `node` and its descendants introduce."""
+    for current in walk(node):
+        if isinstance(current, (For, Let, Axis)):
+            yield current.var
+        elif isinstance(current, IndexMap):
+            yield from current.vars
+        elif isinstance(current, Reducer):
+            yield from current.left + current.right
+
+
+def free_vars(node: Node) -> frozenset[Var]:
+    """The variables that `node` uses but does not introduce."""
+    bound = set(binders(node))
+    return frozenset(
+        n for n in walk(node) if isinstance(n, Var) and n not in bound
+    )
+
+
+def reads(node: Node) -> frozenset[Buffer]:
+    """The buffers that something below `node` reads."""
+    found: set[Buffer] = set()
+    for current in walk(node):
+        if isinstance(current, Load):
+            found.add(current.buffer)
+        elif isinstance(current, Reduce):
+            found.update(current.buffers)
+        elif isinstance(current, AtomicUpdate):
+            found.add(current.buffer)
+    return frozenset(found)
+
+
+def writes(node: Node) -> frozenset[Buffer]:
+    """The buffers that something below `node` writes."""
+    found: set[Buffer] = set()
+    for current in walk(node):
+        if isinstance(current, (Store, AtomicUpdate)):
+            found.add(current.buffer)
+        elif isinstance(current, Reduce):
+            found.update(current.buffers)
+    return frozenset(found)
+
+
+def blocks(node: Node) -> Iterator[Block]:
+    """The blocks below `node`, in program order."""
+    return (n for n in walk(node) if isinstance(n, Block))
+
+
+def loops(node: Node) -> Iterator[For]:
+    """The loops below `node`, in program order."""
+    return (n for n in walk(node) if isinstance(n, For))
+
+
+def allocations(node: Node) -> Iterator[Buffer]:
+    """The temporaries that `node` allocates, in program order."""
+    return (n.buffer for n in walk(node) if isinstance(n, Alloc))
+
+
+def fresh(name: str, taken: set[str]) -> str:
+    """`name`, or `name_1`, `name_2`, ... until it is not taken; adds it to `taken`."""
+    candidate, number = name, 0
+    while candidate in taken:
+        number += 1
+        candidate = f"{name}_{number}"
+    taken.add(candidate)
+    return candidate
+
+
+def names(node: Node) -> set[str]:
+    """All names in use below `node`: variables, buffers and blocks."""
+    return {
+        n.name for n in walk(node) if isinstance(n, (Var, Buffer, Block))
+    }
