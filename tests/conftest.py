@@ -1,0 +1,31 @@
+"""Fixtures shared by all tests: golden files that `--update-golden` rewrites."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden", action="store_true", help="rewrite the golden files"
+    )
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Compare a text with `golden/<test file>/<test name>.txt`."""
+    path = GOLDEN / request.path.stem / f"{request.node.name}.txt"
+
+    def check(text: str) -> None:
+        if request.config.getoption("--update-golden"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        assert path.exists(), f"no golden file {path}; run with --update-golden"
+        assert text == path.read_text(), f"differs from {path}"
+
+    return check
