@@ -99,12 +99,15 @@ def transform(node: N, change: Callable[[Node], Node]) -> N:
 def substitute(node: N, values: Mapping[Var, Expr]) -> N:
     """`node` with every free occurrence of the variables replaced.
 
-    Names are unique along a path, so no binder can capture what is put in.
+    Names are unique along a path, so no binder can capture what is put in; reducers
+    and layouts are closed and stay as they are.
     """
     if not values:
         return node
 
     def visit(current: Any) -> Any:
+        if isinstance(current, (Reducer, IndexMap)):
+            return current
         if isinstance(current, Var):
             return values.get(current, current)
         if isinstance(current, Buffer):
@@ -139,9 +142,7 @@ def binders(node: Node) -> Iterator[Var]:
 def free_vars(node: Node) -> frozenset[Var]:
     """The variables that `node` uses but does not introduce."""
     bound = set(binders(node))
-    return frozenset(
-        n for n in walk(node) if isinstance(n, Var) and n not in bound
-    )
+    return frozenset(n for n in walk(node) if isinstance(n, Var) and n not in bound)
 
 
 def reads(node: Node) -> frozenset[Buffer]:
@@ -195,6 +196,4 @@ def fresh(name: str, taken: set[str]) -> str:
 
 def names(node: Node) -> set[str]:
     """All names in use below `node`: variables, buffers and blocks."""
-    return {
-        n.name for n in walk(node) if isinstance(n, (Var, Buffer, Block))
-    }
+    return {n.name for n in walk(node) if isinstance(n, (Var, Buffer, Block))}

@@ -1,0 +1,245 @@
+"""Finding one's way in a function: places by name, replacement, fresh names.
+
+A place is a `Path`: the nodes from the function (first) down to the one meant (last).
+Nothing is changed in place; `replace` gives the new function.
+
+A loop is named by its variable. Where sibling nests share a name, `"block/loop"` means
+the loop around that block.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeAlias, TypeVar
+
+from tensorlang.errors import ScheduleError
+from tensorlang.ir.nodes import (
+    Alloc,
+    Axis,
+    Block,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    Function,
+    IndexMap,
+    Let,
+    Node,
+    Reducer,
+    Seq,
+    Stmt,
+    Var,
+    seq,
+)
+from tensorlang.ir.visit import (
+    allocations,
+    children,
+    fresh,
+    names,
+    rebuild,
+    walk,
+)
+
+Path: TypeAlias = tuple[Node, ...]
+N = TypeVar("N", bound=Node)
+
+
+def paths(func: Function) -> Iterator[Path]:
+    """The path to every statement, in program order, parents first."""
+    stack: list[Path] = [(func, func.body)]
+    while stack:
+        path = stack.pop()
+        yield path
+        below = [child for child in children(path[-1]) if isinstance(child, Stmt)]
+        stack.extend((*path, child) for child in reversed(below))
+
+
+def paths_to(func: Function, kind: type[Node]) -> list[Path]:
+    """The paths to all statements of one node class, in program order."""
+    return [path for path in paths(func) if isinstance(path[-1], kind)]
+
+
+def find_block(func: Function, name: str) -> Path:
+    """The path to the block called `name`.
+
+    Raises:
+        ScheduleError: there is none; the message lists the blocks.
+    """
+    everything = paths_to(func, Block)
+    for path in everything:
+        if block_of(path).name == name:
+            return path
+    known = _listed(block_of(path).name for path in everything)
+    raise ScheduleError(f"{func.name} has no block {name!r}; its blocks: {known}")
+
+
+def find_loop(func: Function, name: str) -> Path:
+    """The path to the loop over the variable `name`, or `"block/name"`.
+
+    Raises:
+        ScheduleError: there is no such loop, or more than one.
+    """
+    block, _, var = name.rpartition("/")
+    if block:
+        return _loop_around(find_block(func, block), var)
+    everything = paths_to(func, For)
+    found = [path for path in everything if loop_of(path).var.name == var]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        ways = _listed(_qualified(path, var) for path in found)
+        raise ScheduleError(
+            f"{func.name} has {len(found)} loops {var!r}; name one by a block: {ways}"
+        )
+    known = _listed(loop_of(path).var.name for path in everything)
+    raise ScheduleError(f"{func.name} has no loop {var!r}; its loops: {known}")
+
+
+def _loop_around(path: Path, var: str) -> Path:
+    for depth in range(len(path) - 1, 0, -1):
+        outer = path[depth]
+        if isinstance(outer, For) and outer.var.name == var:
+            return path[: depth + 1]
+    block = block_of(path).name
+    known = _listed(loop.var.name for loop in enclosing_loops(path))
+    raise ScheduleError(
+        f"no loop {var!r} is around block {block!r}; these are: {known}"
+    )
+
+
+def _qualified(path: Path, var: str) -> str:
+    inside = next(blocks_under(path[-1]), None)
+    return f"{inside.name}/{var}" if inside else f"{var} (around no block)"
+
+
+def _listed(items: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(items)) or "none"
+
+
+def find_buffer(func: Function, name: str) -> Buffer:
+    """The parameter or temporary called `name`.
+
+    Raises:
+        ScheduleError: there is none; the message lists the buffers.
+    """
+    everything = [*func.buffers, *allocations(func)]
+    for buffer in everything:
+        if buffer.name == name:
+            return buffer
+    known = _listed(buffer.name for buffer in everything)
+    raise ScheduleError(f"{func.name} has no buffer {name!r}; its buffers: {known}")
+
+
+def find_alloc(func: Function, name: str) -> Path:
+    """The path to the allocation of the temporary called `name`.
+
+    Raises:
+        ScheduleError: no temporary has that name.
+    """
+    everything = paths_to(func, Alloc)
+    for path in everything:
+        if alloc_of(path).buffer.name == name:
+            return path
+    known = _listed(alloc_of(path).buffer.name for path in everything)
+    raise ScheduleError(f"{func.name} allocates no {name!r}; its temporaries: {known}")
+
+
+def function_of(path: Path) -> Function:
+    """The function a path starts from."""
+    return _last(path[:1], Function)
+
+
+def loop_of(path: Path) -> For:
+    """The loop a path leads to."""
+    return _last(path, For)
+
+
+def block_of(path: Path) -> Block:
+    """The block a path leads to."""
+    return _last(path, Block)
+
+
+def alloc_of(path: Path) -> Alloc:
+    """The allocation a path leads to."""
+    return _last(path, Alloc)
+
+
+def _last(path: Path, kind: type[N]) -> N:
+    node = path[-1]
+    if not isinstance(node, kind):
+        raise ScheduleError(f"a path to a {kind.__name__} leads to {node!r}")
+    return node
+
+
+def enclosing_loops(path: Path) -> tuple[For, ...]:
+    """The loops around the node a path leads to, outermost first, itself left out."""
+    return tuple(node for node in path[:-1] if isinstance(node, For))
+
+
+def blocks_under(node: Node) -> Iterator[Block]:
+    """The outermost blocks at or below `node`, in program order."""
+    if isinstance(node, Block):
+        yield node
+        return
+    for child in children(node):
+        if isinstance(child, Stmt):
+            yield from blocks_under(child)
+
+
+def replace(path: Path, new: Stmt | None) -> Function:
+    """The function with the statement at `path` replaced, or removed by `None`.
+
+    A `Seq` put into a `Seq` is spliced in.
+    """
+    old = path[-1]
+    changed: Node = seq() if new is None else new
+    for parent in reversed(path[:-1]):
+        changed, old = _with_child(parent, old, changed), parent
+    return _last((changed,), Function)
+
+
+def _with_child(parent: Node, old: Node, new: Node) -> Node:
+    if isinstance(parent, Seq) and isinstance(new, Stmt):
+        return seq(*(new if stmt is old else stmt for stmt in parent.stmts))
+    return rebuild(parent, lambda child: new if child is old else child)
+
+
+def rename(node: N, taken: set[str]) -> N:
+    """A copy of `node` whose loops, axes, lets, temporaries and blocks have new names.
+
+    The names are made by `visit.fresh` and added to `taken`, so that both copies can
+    stand in one function and be scheduled apart.
+    """
+    new: dict[Node, Node] = {}
+    for current in walk(node):
+        if isinstance(current, (For, Let, Axis)):
+            new[current.var] = Var(fresh(current.var.name, taken), current.var.dtype)
+        elif isinstance(current, Alloc):
+            name = fresh(current.buffer.name, taken)
+            new[current.buffer] = dataclasses.replace(current.buffer, name=name)
+
+    def visit(current: Any) -> Any:
+        if isinstance(current, (Reducer, IndexMap)):
+            return current
+        if isinstance(current, Var):
+            return new.get(current, current)
+        changed = rebuild(new.get(current, current), visit)
+        if isinstance(changed, Block):
+            return dataclasses.replace(changed, name=fresh(changed.name, taken))
+        return changed
+
+    return visit(node)  # type: ignore[no-any-return]
+
+
+def new_names(func: Function, *wanted: str) -> tuple[str, ...]:
+    """The wanted names, each numbered where the function already uses it."""
+    taken = names(func)
+    return tuple(fresh(name, taken) for name in wanted)
+
+
+def constant(expr: Expr) -> int | None:
+    """The value of an integer constant; None for anything else."""
+    if isinstance(expr, Const) and expr.dtype.is_integer:
+        return int(expr.value)
+    return None
