@@ -1,0 +1,218 @@
+"""Expressions as text, with the fewest parentheses that keep the tree."""
+
+from __future__ import annotations
+
+import math
+from functools import singledispatch
+from typing import Final
+
+from tensorlang.errors import IRError
+from tensorlang.ir.dtypes import DType
+from tensorlang.ir.nodes import (
+    Binary,
+    Bitcast,
+    Buffer,
+    Call,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    Extract,
+    IndexMap,
+    Insert,
+    LaneReduce,
+    Load,
+    Node,
+    Ramp,
+    Select,
+    Shuffle,
+    Splat,
+    Unary,
+    Var,
+)
+from tensorlang.ir.syntax import (
+    ATOM,
+    COMPARISON,
+    COMPARISON_SIGNS,
+    PREFIX,
+    SIGNS,
+    UNARY_SIGNS,
+)
+
+# decimal digits that may be enough, and those that always are
+_DIGITS: Final = {"f16": (3, 5), "bf16": (2, 4), "f32": (6, 9)}
+
+
+def text(expr: Expr) -> str:
+    """`expr` as it stands alone or as an argument."""
+    return _show(expr)[0]
+
+
+def texts(exprs: tuple[Expr, ...]) -> str:
+    """The expressions, with commas between them."""
+    return ", ".join([_show(expr)[0] for expr in exprs])
+
+
+def indices(exprs: tuple[Expr, ...]) -> str:
+    """What stands between the brackets of an access; `()` for no dimension."""
+    return texts(exprs) or "()"
+
+
+def access(buffer: Buffer, where: tuple[Expr, ...]) -> str:
+    """`buffer[where]`."""
+    return f"{buffer.name}[{indices(where)}]"
+
+
+def options(mask: Expr | None, hints: tuple[str, ...]) -> str:
+    """The keyword arguments of a masked or hinted access, each after a comma."""
+    shown = "" if mask is None else f", mask={text(mask)}"
+    return shown + (f", hints={strings(hints)}" if hints else "")
+
+
+def strings(words: tuple[str, ...]) -> str:
+    """A tuple of quoted words."""
+    quoted = ", ".join([f'"{word}"' for word in words])
+    return f"({quoted},)" if len(words) == 1 else f"({quoted})"
+
+
+def index_map(layout: IndexMap) -> str:
+    """`lambda i, j: (j, i)`."""
+    names = ", ".join([var.name for var in layout.vars])
+    results = texts(layout.results)
+    single = len(layout.results) == 1
+    return f"lambda {names}: {results if single else f'({results})'}"
+
+
+def _wrap(shown: tuple[str, int], least: int) -> str:
+    inner, precedence = shown
+    return inner if precedence >= least else f"({inner})"
+
+
+@singledispatch
+def _show(node: Node) -> tuple[str, int]:
+    """The text of an expression and the precedence of its outermost operation."""
+    raise IRError(f"{type(node).__name__} is not an expression that can be printed")
+
+
+@_show.register
+def _var(e: Var) -> tuple[str, int]:
+    return e.name, ATOM
+
+
+@_show.register
+def _const(e: Const) -> tuple[str, int]:
+    if e.dtype.is_bool:
+        return str(e.value), ATOM
+    literal = _float(e) if e.dtype.is_float else str(e.value)
+    if e.dtype.name not in ("i64", "f32") or literal.startswith('"'):
+        return f"{e.dtype}({literal})", ATOM
+    return literal, PREFIX if literal.startswith("-") else ATOM
+
+
+def _float(e: Const) -> str:
+    """The shortest decimal that rounds to this value of this type."""
+    value = float(e.value)
+    if not math.isfinite(value):
+        return f'"{value}"'
+    for digits in range(*_DIGITS.get(e.dtype.name, (0, 0))):
+        near = float(f"{value:.{digits}g}")
+        if math.isfinite(near) and Const(near, e.dtype) == e:
+            return repr(near)
+    return repr(value)
+
+
+@_show.register
+def _unary(e: Unary) -> tuple[str, int]:
+    if e.op == "abs":
+        return f"abs({text(e.a)})", ATOM
+    if e.op == "neg" and isinstance(e.a, Const):
+        return f"-{_typed(e.a)}", PREFIX
+    return UNARY_SIGNS[e.op] + _wrap(_show(e.a), PREFIX), PREFIX
+
+
+def _typed(e: Const) -> str:
+    """A constant that names its type, so that a minus before it stays a negation."""
+    return f"{e.dtype}({_float(e) if e.dtype.is_float else e.value})"
+
+
+@_show.register
+def _binary(e: Binary) -> tuple[str, int]:
+    if e.op in SIGNS:
+        sign, precedence = SIGNS[e.op]
+        left = _wrap(_show(e.a), precedence)
+        right = _wrap(_show(e.b), precedence + 1)
+        shown = f"{left} {sign} {right}", precedence
+    else:
+        shown = f"{e.op}({text(e.a)}, {text(e.b)})", ATOM
+    return (f"contract({shown[0]})", ATOM) if e.contract else shown
+
+
+@_show.register
+def _compare(e: Compare) -> tuple[str, int]:
+    left, right = (_wrap(_show(side), COMPARISON + 1) for side in (e.a, e.b))
+    return f"{left} {COMPARISON_SIGNS[e.op]} {right}", COMPARISON
+
+
+@_show.register
+def _select(e: Select) -> tuple[str, int]:
+    return f"select({text(e.cond)}, {text(e.a)}, {text(e.b)})", ATOM
+
+
+@_show.register
+def _cast(e: Cast) -> tuple[str, int]:
+    return _conversion("cast", e.dtype, e.a)
+
+
+@_show.register
+def _bitcast(e: Bitcast) -> tuple[str, int]:
+    return _conversion("bitcast", e.dtype, e.a)
+
+
+def _conversion(word: str, dtype: DType, a: Expr) -> tuple[str, int]:
+    return f"{word}({dtype}, {text(a)})", ATOM
+
+
+@_show.register
+def _load(e: Load) -> tuple[str, int]:
+    place = access(e.buffer, e.indices)
+    if e.mask is None and not e.hints:
+        return place, ATOM
+    return f"load({place}{options(e.mask, e.hints)})", ATOM
+
+
+@_show.register
+def _call(e: Call) -> tuple[str, int]:
+    return f"{e.name}({texts(e.args)})", ATOM
+
+
+@_show.register
+def _ramp(e: Ramp) -> tuple[str, int]:
+    return f"ramp({text(e.base)}, {text(e.stride)}, {e.lanes})", ATOM
+
+
+@_show.register
+def _splat(e: Splat) -> tuple[str, int]:
+    return f"splat({text(e.value)}, {e.lanes})", ATOM
+
+
+@_show.register
+def _shuffle(e: Shuffle) -> tuple[str, int]:
+    lanes = ", ".join(map(str, e.lanes_taken))
+    comma = ("", ",")
+    vectors = f"({texts(e.vectors)}{comma[len(e.vectors) == 1]})"
+    return f"shuffle({vectors}, ({lanes}{comma[len(e.lanes_taken) == 1]}))", ATOM
+
+
+@_show.register
+def _extract(e: Extract) -> tuple[str, int]:
+    return f"extract({text(e.vector)}, {e.lane})", ATOM
+
+
+@_show.register
+def _insert(e: Insert) -> tuple[str, int]:
+    return f"insert({text(e.vector)}, {e.lane}, {text(e.value)})", ATOM
+
+
+@_show.register
+def _lane_reduce(e: LaneReduce) -> tuple[str, int]:
+    return f'lane_reduce("{e.op}", {text(e.vector)})', ATOM

@@ -1,0 +1,239 @@
+"""Any node as Python-like text; `parser.parse` reads a function's text back.
+
+    def scale(x: f32[n], y: Out[f32[n]], *, n: i64):
+        for i in range(n):
+            with block("scale", vi=spatial(n, i)):
+                y[vi] = x[vi] * 2.0
+
+The same tree always gives the same text, and different verified functions give
+different texts, so the text serves as their identity (see `digest`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import singledispatch
+from typing import Final
+
+from tensorlang.errors import IRError
+from tensorlang.ir.nodes import (
+    Alloc,
+    AtomicUpdate,
+    Axis,
+    Barrier,
+    Block,
+    Buffer,
+    Evaluate,
+    Expr,
+    For,
+    Function,
+    If,
+    IndexMap,
+    Let,
+    Node,
+    Param,
+    Reduce,
+    Reducer,
+    Seq,
+    Stmt,
+    Store,
+    While,
+)
+from tensorlang.ir.print_expr import access, index_map, indices, options, text, texts
+from tensorlang.ir.reducers import builtin
+from tensorlang.ir.syntax import LOOP_WORDS, ROLE_WORDS
+from tensorlang.ir.visit import walk
+
+_WIDTH: Final = 100
+_INDENT: Final = "    "
+
+
+def show(node: Node) -> str:
+    """The text of a function, statement, expression or any other node.
+
+    A function's text ends with a newline and starts with the reducers it uses that
+    are not built in.
+    """
+    return _show(node)
+
+
+@singledispatch
+def _show(node: Node) -> str:
+    raise IRError(f"{type(node).__name__} has no text")
+
+
+@_show.register
+def _expr(node: Expr) -> str:
+    return text(node)
+
+
+@_show.register
+def _stmt(node: Stmt) -> str:
+    return "\n".join(_lines(node))
+
+
+@_show.register
+def _map(node: IndexMap) -> str:
+    return index_map(node)
+
+
+@_show.register
+def _axis(node: Axis) -> str:
+    return f"{node.var.name}={node.kind}({text(node.extent)}, {text(node.value)})"
+
+
+@_show.register
+def _buffer(node: Buffer) -> str:
+    return f"{node.name}: {_memory(node)}"
+
+
+@_show.register
+def _param(node: Param) -> str:
+    word = ROLE_WORDS[node.role]
+    memory = _memory(node.buffer)
+    return f"{node.buffer.name}: {f'{word}[{memory}]' if word else memory}"
+
+
+def _memory(buffer: Buffer) -> str:
+    """The type of a parameter: `f32[n, 4]`, with scope and layout where unusual."""
+    shape = f"{buffer.dtype}[{indices(buffer.shape)}]"
+    unusual = _placement(buffer)
+    return f"buffer({shape}{unusual})" if unusual else shape
+
+
+def _placement(buffer: Buffer) -> str:
+    scope = "" if buffer.scope == "global" else f', scope="{buffer.scope}"'
+    layout = buffer.layout
+    return scope + ("" if layout is None else f", layout={index_map(layout)}")
+
+
+@_show.register
+def _reducer(node: Reducer) -> str:
+    args = [f"{var.name}: {var.dtype}" for var in node.left + node.right]
+    return "\n".join(
+        [
+            f"@reducer(commutative={node.commutative})",
+            f"def {node.name}({', '.join(args)}):",
+            f"{_INDENT}identity({texts(node.identity)})",
+            f"{_INDENT}return {texts(node.combine)}",
+        ]
+    )
+
+
+@_show.register
+def _function(node: Function) -> str:
+    args = [_param(param) for param in node.params]
+    if node.scalars:
+        args += ["*", *(f"{var.name}: {var.dtype}" for var in node.scalars)]
+    lines = [*_header(f"def {node.name}(", args, "):"), *_body(node.body)]
+    parts = [_reducer(reducer) for reducer in own_reducers(node)]
+    return "\n\n\n".join([*parts, "\n".join(lines) + "\n"])
+
+
+def own_reducers(node: Node) -> tuple[Reducer, ...]:
+    """The reducers used below `node` that are not built in, in order of first use."""
+    used = (n.reducer for n in walk(node) if isinstance(n, Reduce))
+    return tuple(r for r in dict.fromkeys(used) if builtin(r.name, r.dtypes) != r)
+
+
+def _header(opening: str, args: list[str], closing: str) -> Iterator[str]:
+    """A header on one line, or with an argument a line where that is too wide."""
+    line = opening + ", ".join(args) + closing
+    if len(line) <= _WIDTH:
+        yield line
+        return
+    yield opening
+    yield from (f"{_INDENT}{arg}," for arg in args)
+    yield closing
+
+
+def _body(stmt: Stmt) -> list[str]:
+    return [_INDENT + line for line in _lines(stmt)]
+
+
+@singledispatch
+def _lines(stmt: Stmt) -> list[str]:
+    """The lines of a statement, without the indentation of its surroundings."""
+    raise IRError(f"{type(stmt).__name__} is not a statement that can be printed")
+
+
+@_lines.register
+def _seq(stmt: Seq) -> list[str]:
+    return [line for inner in stmt.stmts for line in _lines(inner)] or ["pass"]
+
+
+@_lines.register
+def _let(stmt: Let) -> list[str]:
+    return [f"{stmt.var.name}: {stmt.var.dtype} = {text(stmt.value)}"]
+
+
+@_lines.register
+def _alloc(stmt: Alloc) -> list[str]:
+    b = stmt.buffer
+    return [f"{b.name} = alloc({b.dtype}[{indices(b.shape)}]{_placement(b)})"]
+
+
+@_lines.register
+def _for(stmt: For) -> list[str]:
+    thread = f', "{stmt.thread}"' if stmt.thread else ""
+    run = f"{LOOP_WORDS[stmt.kind]}({text(stmt.extent)}{thread})"
+    return [f"for {stmt.var.name} in {run}:", *_body(stmt.body)]
+
+
+@_lines.register
+def _while(stmt: While) -> list[str]:
+    return [f"while {text(stmt.cond)}:", *_body(stmt.body)]
+
+
+@_lines.register
+def _if(stmt: If) -> list[str]:
+    lines = [f"if {text(stmt.cond)}:", *_body(stmt.then)]
+    if isinstance(stmt.orelse, If):
+        first, *rest = _lines(stmt.orelse)
+        return [*lines, f"el{first}", *rest]
+    return lines if stmt.orelse is None else [*lines, "else:", *_body(stmt.orelse)]
+
+
+@_lines.register
+def _store(stmt: Store) -> list[str]:
+    place = access(stmt.buffer, stmt.indices)
+    if stmt.mask is None and not stmt.hints:
+        return [f"{place} = {text(stmt.value)}"]
+    return [f"store({place}, {text(stmt.value)}{options(stmt.mask, stmt.hints)})"]
+
+
+@_lines.register
+def _reduce(stmt: Reduce) -> list[str]:
+    state = ", ".join([access(buffer, stmt.indices) for buffer in stmt.buffers])
+    values = texts(stmt.values)
+    if len(stmt.values) > 1:
+        state, values = f"({state})", f"({values})"
+    return [f"reduce({stmt.reducer.name}, {state}, {values})"]
+
+
+@_lines.register
+def _atomic(stmt: AtomicUpdate) -> list[str]:
+    place = access(stmt.buffer, stmt.indices)
+    return [f'atomic("{stmt.op}", {place}, {text(stmt.value)})']
+
+
+@_lines.register
+def _block(stmt: Block) -> list[str]:
+    args = [f'"{stmt.name}"', *map(_axis, stmt.axes)]
+    if stmt.where is not None:
+        args.append(f"where={text(stmt.where)}")
+    if stmt.scope != "thread":
+        args.append(f'scope="{stmt.scope}"')
+    init = [] if stmt.init is None else ["with init():", *_body(stmt.init)]
+    inner = [_INDENT + line for line in init] + _body(stmt.body)
+    return [*_header("with block(", args, "):"), *inner]
+
+
+@_lines.register
+def _barrier(stmt: Barrier) -> list[str]:
+    return [f'barrier("{stmt.scope}")']
+
+
+@_lines.register
+def _evaluate(stmt: Evaluate) -> list[str]:
+    return [f"evaluate({text(stmt.expr)})"]

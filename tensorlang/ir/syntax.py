@@ -1,0 +1,84 @@
+"""The spelling of the IR: the tables that the printer and the parser share."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from typing import Final
+
+from tensorlang.ir.dtypes import NAMES
+
+GRAMMAR: Final = 1
+"""Version of the text format; part of every digest."""
+
+# operation -> (sign, precedence); a higher precedence binds tighter, as in Python
+SIGNS: Final[dict[str, tuple[str, int]]] = {
+    "or": ("|", 2),
+    "xor": ("^", 3),
+    "and": ("&", 4),
+    "shl": ("<<", 5),
+    "shr": (">>", 5),
+    "add": ("+", 6),
+    "sub": ("-", 6),
+    "mul": ("*", 7),
+    "div": ("/", 7),
+    "floordiv": ("//", 7),
+    "floormod": ("%", 7),
+}
+COMPARISON_SIGNS: Final = {
+    "eq": "==",
+    "ne": "!=",
+    "lt": "<",
+    "le": "<=",
+    "gt": ">",
+    "ge": ">=",
+}
+UNARY_SIGNS: Final = {"neg": "-", "not": "~"}
+COMPARISON: Final = 1
+PREFIX: Final = 8
+ATOM: Final = 9
+
+LOOP_WORDS: Final = {
+    "serial": "range",
+    "parallel": "parallel",
+    "vectorized": "vectorized",
+    "unrolled": "unrolled",
+    "bound": "bound",
+}
+ROLE_WORDS: Final = {"in": "", "out": "Out", "inout": "InOut"}
+
+# calls in expressions that are grammar; any other name is an intrinsic
+FORMS: Final = frozenset(
+    "min max abs select cast bitcast load ramp splat shuffle extract insert "
+    "lane_reduce contract".split()
+)
+_BLOCK_WORDS: Final = frozenset({"where", "scope"})
+
+MAX_NAME: Final = 128
+_IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_DTYPE: Final = re.compile(rf"({'|'.join(NAMES)})(?:x([1-9][0-9]{{0,5}}))?", re.ASCII)
+
+
+def name_fault(name: str) -> str | None:
+    """What is wrong with `name` as an identifier, or None where nothing is.
+
+    Names reach generated source, so only plain ASCII identifiers of at most
+    `MAX_NAME` characters pass, and none that the grammar or Python reserves.
+    """
+    if len(name) > MAX_NAME:
+        return f"a name has at most {MAX_NAME} characters, this one has {len(name)}"
+    if not _IDENTIFIER.fullmatch(name):
+        return f"{name!r} is not made of ASCII letters, digits and underscores"
+    if keyword.iskeyword(name):
+        return f"{name!r} is a word of Python; choose another name"
+    if name.startswith("__"):
+        return f"{name!r} starts with two underscores; choose another name"
+    if name in _BLOCK_WORDS or _DTYPE.fullmatch(name):
+        return f"{name!r} is a word of the IR's grammar; choose another name"
+    return None
+
+
+def split_dtype(word: str) -> tuple[str, int] | None:
+    """Element type and lanes of `f32` or `f32x16`; None where `word` is neither."""
+    match = _DTYPE.fullmatch(word)
+    return (match[1], int(match[2] or 1)) if match else None
