@@ -1,0 +1,52 @@
+"""Tensor kernels that you can read, tune and trust.
+
+`tensorlang.ops` is the operator library; `tensorlang.ir`, `tensorlang.scheduling` and
+`build` make kernels of your own; `tune` finds the best schedule for this machine.
+Everything loads at first use, so importing the package costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from tensorlang import ir, ops, scheduling
+    from tensorlang.errors import TensorlangError
+    from tensorlang.runtime import Kernel, build
+    from tensorlang.targets import Target
+    from tensorlang.tuner import tune
+
+__version__ = "0.1.0"
+__all__ = [
+    "Kernel",
+    "Target",
+    "TensorlangError",
+    "__version__",
+    "build",
+    "ir",
+    "ops",
+    "scheduling",
+    "tune",
+]
+
+_HOME: Final = {
+    "Kernel": "tensorlang.runtime",
+    "Target": "tensorlang.targets",
+    "TensorlangError": "tensorlang.errors",
+    "build": "tensorlang.runtime",
+    "tune": "tensorlang.tuner",
+}
+_MODULES: Final = ("ir", "ops", "scheduling", "errors", "targets", "runtime", "tuner")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    if name in _MODULES:
+        return import_module(f"tensorlang.{name}")
+    raise AttributeError(f"module 'tensorlang' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOME, *_MODULES])

@@ -122,7 +122,8 @@ def _numpy_dtype(name: str) -> np.dtype[Any]:
     if name == "bf16":
         import ml_dtypes  # noqa: PLC0415 - only programs that use bf16 pay for it
 
-        return np.dtype(ml_dtypes.bfloat16)
+        bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+        return bfloat16
     return np.dtype(_TABLE[name][2])
 
 

@@ -35,10 +35,10 @@
 What the nodes mean (the interpreter is this text, executed):
 
 *A function is a host program.* Its outermost statements run one after the other, each
-seeing all memory effects of those before it, whatever runs in parallel inside. An
-`in` parameter is never written, an `out` parameter is never read before it is written,
-an `inout` one may be updated where each element is read only before it is written and
-by the same iteration. `scalars` are integers or floats given at each call; a scalar that
+seeing all memory effects of those before it, whatever runs in parallel inside. An `in`
+parameter is never written, an `out` parameter is never read before it is written, an
+`inout` one may be updated where each element is read only before it is written and by
+the same iteration. `scalars` are integers or floats given at each call; a scalar that
 stands as a whole dimension in the shape of a parameter is bound from that shape.
 
 *Loops start at 0.* An extent is evaluated once, on entry; at or below 0 the loop does
@@ -47,26 +47,27 @@ lock-step, `bound` ones as index `thread` of an execution scope (`block.x`, `thr
 in all three, no iteration may touch what another one writes. `unrolled` is a serial
 loop written out.
 
-*A block is one computation with its own axes.* Each iteration around it gives every axis
-a value; the body sees axes only, never loop variables. A *spatial* value names the
+*A block is one computation with its own axes.* Each iteration around it gives every
+axis a value; the body sees axes only, never loop variables. A *spatial* value names the
 output element computed; a *reduction* axis is folded in any order through the reducer;
 an *ordered* axis runs in increasing order (scans); an *opaque* one may hit any element,
 and is neither reordered nor made parallel unless it is declared *disjoint*: then no two
 iterations touch the same element, which the interpreter checks. The instance is skipped
 where `where` is false. `init` runs before the first instance of the reduction axes for
-each spatial point. Where a body holds a `Reduce` and the block has no `init` of its own,
-the state starts from the reducer's identity; `Reduce(r, bs, is, vs)` replaces the state
-tuple by `combine(state, vs)`. (A block without reduction axes runs `Reduce` as a plain
-update of what its memory holds: that is how an accumulating write-back reads.)
+each spatial point. Where a body holds a `Reduce` and the block has no `init` of its
+own, the state starts from the reducer's identity; `Reduce(r, bs, is, vs)` replaces the
+state tuple by `combine(state, vs)`. An empty `init` says that the state was set
+elsewhere: by a block of its own, after `decompose_reduction`. (A block without reduction axes runs `Reduce` as a
+plain update of what its memory holds: that is how an accumulating write-back reads.)
 
 *Arithmetic.* Integers wrap. `div` is for floats; `floordiv` and `floormod` are for
 integers and round towards minus infinity (a zero divisor is a fault). A shift by the
-width or more is a fault. `min`/`max` of floats return the other operand for one NaN.
-A float operation is strict unless it says `contract`, which lets an addition absorb the
-rounding of the product beside it; a float *reduction* may be re-associated by a schedule.
-`Cast` to an integer truncates towards zero, wraps among integers, and saturates from
-floats (NaN gives 0); `Cast` to a float rounds to nearest even. A masked-off lane of a
-load is 0, of a store is left alone.
+width or more is a fault. `min`/`max` of floats return the other operand for one NaN. A
+float operation is strict unless it says `contract`, which lets an addition absorb the
+rounding of the product beside it; a float *reduction* may be re-associated by a
+schedule. `Cast` to an integer truncates towards zero, wraps among integers, and
+saturates from floats (NaN gives 0); `Cast` to a float rounds to nearest even. A
+masked-off lane of a load is 0, of a store is left alone.
 
 *Names.* Within a function every loop variable, axis, `Let` and buffer has its own name
 along every path from the root (siblings may share), every block its own name. Trees are
@@ -79,7 +80,7 @@ import math
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar, dataclass_transform
 
 import numpy as np
 
@@ -112,6 +113,7 @@ def _same(what: str, a: DType, b: DType) -> None:
         raise DTypeError(f"{what} needs operands of one type, got {a} and {b}")
 
 
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def node(cls: type[_T]) -> type[_T]:
     """A frozen dataclass with slots whose structural hash is computed once."""
     made = dataclass(frozen=True, slots=True, repr=False)(cls)
@@ -866,7 +868,9 @@ class Param(Node):
     role: str
 
     def __post_init__(self) -> None:
-        _need(self.role in ROLES, f"{self.buffer.name}: {self.role!r} is not in {ROLES}")
+        _need(
+            self.role in ROLES, f"{self.buffer.name}: {self.role!r} is not in {ROLES}"
+        )
 
 
 @node

@@ -32,12 +32,12 @@ N = TypeVar("N", bound=Node)
 
 
 @cache
-def _child_fields(kind: type[Node]) -> tuple[str, ...]:
+def _child_fields(kind: Any) -> tuple[str, ...]:
     """The fields of a node class that may hold nodes (buffers are leaves)."""
     leaves = ("str", "bool", "int", "DType", "Scalar")
     return tuple(
         f.name
-        for f in fields(kind)  # type: ignore[arg-type]
+        for f in fields(kind)
         if f.init
         and str(f.type) not in leaves
         and not str(f.type).startswith(("tuple[str", "tuple[int"))
@@ -46,7 +46,8 @@ def _child_fields(kind: type[Node]) -> tuple[str, ...]:
 
 def children(node: Node) -> Iterator[Node]:
     """The nodes directly below `node`, in field order; a buffer is one of them."""
-    for name in _child_fields(type(node)):
+    kind: Any = type(node)
+    for name in _child_fields(kind):
         value = getattr(node, name)
         if isinstance(value, Node):
             yield value
@@ -66,7 +67,8 @@ def walk(node: Node) -> Iterator[Node]:
 def rebuild(node: N, change: Callable[[Any], Any]) -> N:
     """`node` with `change` applied to each child; itself where nothing changed."""
     updates: dict[str, Any] = {}
-    for name in _child_fields(type(node)):
+    kind: Any = type(node)
+    for name in _child_fields(kind):
         old = getattr(node, name)
         if isinstance(old, Node):
             new: Any = change(old)
@@ -80,8 +82,8 @@ def rebuild(node: N, change: Callable[[Any], Any]) -> N:
             updates[name] = new
     if not updates:
         return node
-    given = {f.name: getattr(node, f.name) for f in fields(node) if f.init}  # type: ignore[arg-type]
-    return type(node)(**(given | updates))
+    given = {f.name: getattr(node, f.name) for f in fields(kind) if f.init}
+    return kind(**(given | updates))  # type: ignore[no-any-return]
 
 
 def transform(node: N, change: Callable[[Node], Node]) -> N:

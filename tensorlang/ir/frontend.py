@@ -1,0 +1,404 @@
+"""Definitions in tensor-expression style: say what an element is, get plain IR.
+
+    x = placeholder((64, 784), "f32", "x")
+    w = placeholder((512, 784), "f32", "w")
+    k = reduce_axis(784, "k")
+    y = compute((64, 512), lambda i, j: sum(x[i, k] * w[j, k], k), "y")
+    dense = function("dense", [x, w], [y])
+
+A `compute` is one block. Its body is ordinary Python that builds expressions; whatever
+it builds once and uses twice becomes a `Let`, so loops over rounds stay linear in size.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from tensorlang.errors import IRError
+from tensorlang.ir import sharing
+from tensorlang.ir.dtypes import DType, as_dtype, i64
+from tensorlang.ir.nodes import (
+    Alloc,
+    Axis,
+    Block,
+    Buffer,
+    Expr,
+    ExprLike,
+    For,
+    Function,
+    Let,
+    Load,
+    Param,
+    Reduce,
+    Reducer,
+    Stmt,
+    Store,
+    Var,
+    as_expr,
+    seq,
+)
+from tensorlang.ir.reducers import builtin
+from tensorlang.ir.visit import (
+    binders,
+    fresh,
+    names,
+    rebuild,
+    replace_buffers,
+    substitute,
+    walk,
+)
+
+Shape: TypeAlias = Sequence[ExprLike]
+
+
+@dataclass(slots=True)
+class _Body:
+    """What happens while the body of a `compute` runs: names given, tensors read."""
+
+    labels: dict[int, tuple[Expr, str]] = field(default_factory=dict)
+    inputs: list[Tensor] = field(default_factory=list)
+
+
+_BODY: ContextVar[_Body | None] = ContextVar("body", default=None)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tensor:
+    """A named array of a definition: indexed it is a load; `stage` computes it."""
+
+    buffer: Buffer
+    stage: Stage | None = None
+
+    def __getitem__(self, indices: ExprLike | ReduceAxis | tuple[Any, ...]) -> Load:
+        given = indices if isinstance(indices, tuple) else (indices,)
+        exprs = (i.var if isinstance(i, ReduceAxis) else as_expr(i) for i in given)
+        body = _BODY.get()
+        if body is not None:
+            body.inputs.append(self)
+        return Load(self.buffer, tuple(exprs))
+
+    @property
+    def shape(self) -> tuple[Expr, ...]:
+        """The extents, as i64 expressions."""
+        return self.buffer.shape
+
+    @property
+    def dtype(self) -> DType:
+        """The element type."""
+        return self.buffer.dtype
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReduceAxis:
+    """An axis to fold over; in expressions use it like a number."""
+
+    var: Var
+    extent: Expr
+
+    def __index__(self) -> int:
+        raise IRError(
+            f"the axis {self.var.name} is not a number; use {self.var.name}.var"
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reduction:
+    """What `sum(...)` and its kin return: only the whole body of a `compute`."""
+
+    reducer: str | Reducer
+    values: tuple[Expr, ...]
+    axes: tuple[ReduceAxis, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stage:
+    """One block with its loops, what it computes and which tensors it reads."""
+
+    nest: Stmt
+    outputs: tuple[Buffer, ...]
+    inputs: tuple[Tensor, ...] = ()
+
+
+Body: TypeAlias = "Expr | tuple[ExprLike, ...] | Reduction | int | float | bool"
+
+
+def placeholder(
+    shape: Shape, dtype: DType | str = "f32", name: str = "x", *, scope: str = "global"
+) -> Tensor:
+    """An input array of the given shape (numbers or i64 expressions) and type."""
+    extents = tuple(as_expr(extent) for extent in shape)
+    return Tensor(Buffer(name, as_dtype(dtype), extents, scope))
+
+
+def size(name: str) -> Var:
+    """A symbolic size: an i64 parameter of the function, usable in shapes."""
+    return Var(name, i64)
+
+
+def scalar(name: str, dtype: DType | str = "f32") -> Var:
+    """A scalar parameter of the function, given at each call."""
+    return Var(name, as_dtype(dtype))
+
+
+def reduce_axis(extent: ExprLike, name: str = "k") -> ReduceAxis:
+    """An axis of `extent` steps to fold over with `sum`, `max`, `argmax`, ..."""
+    return ReduceAxis(Var(name, i64), as_expr(extent))
+
+
+def reduction(
+    reducer: str | Reducer,
+    values: Expr | tuple[Expr, ...],
+    axis: ReduceAxis | Sequence[ReduceAxis],
+) -> Reduction:
+    """`values`, one a component of the reducer's state, folded over the axes."""
+    axes = (axis,) if isinstance(axis, ReduceAxis) else tuple(axis)
+    return Reduction(reducer, values if isinstance(values, tuple) else (values,), axes)
+
+
+def sum(value: Expr, axis: ReduceAxis | Sequence[ReduceAxis]) -> Reduction:
+    """The sum of `value` over the axes."""
+    return reduction("sum", value, axis)
+
+
+def max(value: Expr, axis: ReduceAxis | Sequence[ReduceAxis]) -> Reduction:
+    """The largest `value` over the axes."""
+    return reduction("max", value, axis)
+
+
+def min(value: Expr, axis: ReduceAxis | Sequence[ReduceAxis]) -> Reduction:
+    """The smallest `value` over the axes."""
+    return reduction("min", value, axis)
+
+
+def prod(value: Expr, axis: ReduceAxis | Sequence[ReduceAxis]) -> Reduction:
+    """The product of `value` over the axes."""
+    return reduction("prod", value, axis)
+
+
+def argmax(value: Expr, index: Expr, axis: ReduceAxis) -> Reduction:
+    """The largest `value` and its lowest `index`: two outputs."""
+    return reduction("argmax", (value, index), axis)
+
+
+def argmin(value: Expr, index: Expr, axis: ReduceAxis) -> Reduction:
+    """The smallest `value` and its lowest `index`: two outputs."""
+    return reduction("argmin", (value, index), axis)
+
+
+def named(name: str, value: Expr) -> Expr:
+    """`value`, to stand under `name` as a `Let` in the block being defined."""
+    body = _BODY.get()
+    if body is not None:
+        body.labels[id(value)] = (value, name)
+    return value
+
+
+def compute(
+    shape: Shape,
+    body: Callable[..., Body],
+    name: str | tuple[str, ...] = "y",
+    *,
+    kinds: Mapping[str, str] | None = None,
+) -> Any:
+    """The array whose element at the lambda's indices is what `body` returns.
+
+    Args:
+        shape: The extents; as many as `body` has parameters, which name the loops.
+        body: Returns an expression, a tuple of them (several outputs of one shape),
+            or a reduction of any number of components.
+        name: Name of the output, or one name each. The first one names the block.
+        kinds: Axis kinds by parameter name where not `spatial`: `ordered`, ...
+
+    Returns:
+        One `Tensor`, or a tuple of them where `body` gave several components.
+    """
+    given = (name,) if isinstance(name, str) else name
+    extents = tuple(as_expr(extent) for extent in shape)
+    indices = _indices(body, len(extents))
+    building = _Body()
+    token = _BODY.set(building)
+    try:
+        result = body(*indices)
+    finally:
+        _BODY.reset(token)
+    values = _values(result)
+    if len(given) != len(values):
+        given = tuple(f"{given[0]}{n}" for n in range(len(values)))
+    buffers = tuple(
+        Buffer(n, value.dtype, extents) for n, value in zip(given, values, strict=True)
+    )
+    folded = result if isinstance(result, Reduction) else None
+    stmt = _block_body(buffers, indices, values, folded, building.labels)
+    axes = [
+        (index, (kinds or {}).get(index.name[1:], "spatial"), extent)
+        for index, extent in zip(indices, extents, strict=True)
+    ]
+    axes += [(a.var, "reduction", a.extent) for a in (folded.axes if folded else ())]
+    stage = Stage(_nest(given[0], axes, stmt), buffers, tuple(building.inputs))
+    tensors = tuple(Tensor(buffer, stage) for buffer in buffers)
+    return tensors[0] if len(tensors) == 1 else tensors
+
+
+def _indices(body: Callable[..., Body], rank: int) -> tuple[Var, ...]:
+    given = tuple(inspect.signature(body).parameters)
+    if len(given) != rank:
+        raise IRError(f"a shape of {rank} dimensions needs {rank} indices, not {given}")
+    return tuple(Var(f"v{index}", i64) for index in given)
+
+
+def _values(result: Body) -> tuple[Expr, ...]:
+    if isinstance(result, Reduction):
+        return result.values
+    if isinstance(result, tuple):
+        return tuple(as_expr(value) for value in result)
+    return (as_expr(result),)
+
+
+def _block_body(
+    buffers: tuple[Buffer, ...],
+    indices: tuple[Var, ...],
+    values: tuple[Expr, ...],
+    folded: Reduction | None,
+    labels: Mapping[int, tuple[Expr, str]],
+) -> Stmt:
+    taken = {buffer.name for buffer in buffers} | {index.name for index in indices}
+    lets, results = sharing.lets(values, labels, taken)
+    if folded is None:
+        if len(results) > 1:  # an update in place reads everything before it writes
+            more, results = _name_all(results, buffers, taken)
+            lets += more
+        stores = (
+            Store(buffer, indices, value)
+            for buffer, value in zip(buffers, results, strict=True)
+        )
+        return seq(lets, stores)
+    dtypes = tuple(value.dtype for value in values)
+    reducer = folded.reducer
+    known = builtin(reducer, dtypes) if isinstance(reducer, str) else reducer
+    if known is None:
+        raise IRError(f"no reducer {reducer!r} folds a state of {dtypes}")
+    return seq(lets, (Reduce(known, buffers, indices, tuple(results)),))
+
+
+def _name_all(
+    values: Sequence[Expr], buffers: Sequence[Buffer], taken: set[str]
+) -> tuple[list[Let], list[Expr]]:
+    made: list[Let] = []
+    variables: list[Expr] = []
+    for value, buffer in zip(values, buffers, strict=True):
+        if isinstance(value, Var):
+            variables.append(value)
+            continue
+        made.append(Let(Var(fresh(f"new_{buffer.name}", taken), value.dtype), value))
+        variables.append(made[-1].var)
+    return made, variables
+
+
+def _nest(name: str, axes: Sequence[tuple[Var, str, Expr]], body: Stmt) -> Stmt:
+    """The block with one serial loop an axis; a loop drops the axis's leading v."""
+    taken = names(body) | {var.name for var, _, _ in axes}
+    loops, block_axes, renamed = [], [], {}
+    for var, kind, extent in axes:
+        if kind == "reduction":
+            axis, wanted = Var(fresh(f"v{var.name}", taken), i64), var.name
+            renamed[var] = axis
+        else:
+            axis, wanted = var, var.name[1:]
+        loop = var if kind == "reduction" else Var(fresh(wanted, taken), i64)
+        loops.append((loop, extent))
+        block_axes.append(Axis(axis, kind, extent, loop))
+    nest: Stmt = Block(name, tuple(block_axes), substitute(body, renamed))
+    for loop, extent in reversed(loops):
+        nest = For(loop, extent, "serial", nest)
+    return nest
+
+
+def function(
+    name: str,
+    inputs: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+    *,
+    inplace: Sequence[tuple[Tensor, Tensor]] = (),
+    scalars: Sequence[Var] = (),
+) -> Function:
+    """The function that computes `outputs` from `inputs`.
+
+    Args:
+        name: The function's name, an identifier.
+        inputs: Placeholders, in calling order.
+        outputs: Computed tensors, in calling order after the inputs.
+        inplace: Pairs (placeholder, tensor): the tensor is written over the
+            placeholder, an `inout` parameter that stands between inputs and outputs.
+        scalars: Scalar parameters, in calling order; symbolic sizes and scalars used
+            but not listed follow in order of appearance.
+    """
+    targets = {new.buffer: old.buffer for old, new in inplace}
+    stages = _reachable([*outputs, *(new for _, new in inplace)])
+    params = [Param(tensor.buffer, "in") for tensor in inputs]
+    params += [Param(old.buffer, "inout") for old, _ in inplace]
+    params += [Param(tensor.buffer, "out") for tensor in outputs]
+    known = {param.buffer for param in params} | set(targets)
+    made = [buffer for stage in stages for buffer in stage.outputs]
+    _distinct(name, [param.buffer for param in params], made)
+    temporaries = [Alloc(buffer) for buffer in made if buffer not in known]
+    nests = [replace_buffers(stage.nest, targets) for stage in stages]
+    taken = {buffer.name for buffer in [*made, *(p.buffer for p in params)]}
+    taken |= {var.name for var in scalars}
+    body = seq(temporaries, [_with_own_names(nest, taken) for nest in nests])
+    return _with_scalars(Function(name, tuple(params), tuple(scalars), body))
+
+
+def _distinct(name: str, params: Sequence[Buffer], made: Sequence[Buffer]) -> None:
+    held: dict[str, Buffer] = {}
+    for buffer in [*params, *made]:
+        if held.setdefault(buffer.name, buffer) is not buffer:
+            raise IRError(
+                f"{name}: two tensors are called {buffer.name}; give each its own name"
+            )
+
+
+def _reachable(outputs: Iterable[Tensor]) -> list[Stage]:
+    """The stages that the outputs need, producers first."""
+    order: dict[int, Stage] = {}
+
+    def visit(tensor: Tensor) -> None:
+        stage = tensor.stage
+        if stage is None or id(stage) in order:
+            return
+        for read in stage.inputs:
+            visit(read)
+        order[id(stage)] = stage
+
+    for tensor in outputs:
+        visit(tensor)
+    return list(order.values())
+
+
+def _with_own_names(nest: Stmt, taken: set[str]) -> Stmt:
+    """The nest with loops, axes and lets renamed where their name is taken."""
+    bound = dict.fromkeys(n.var for n in walk(nest) if isinstance(n, (For, Let, Axis)))
+    named_apart = {var: Var(fresh(var.name, taken), var.dtype) for var in bound}
+    changed = {old: new for old, new in named_apart.items() if old != new}
+
+    def visit(node: Any) -> Any:
+        if isinstance(node, Reducer):  # its variables are its own
+            return node
+        if isinstance(node, Var):
+            return changed.get(node, node)
+        return rebuild(node, visit)
+
+    return visit(nest) if changed else nest
+
+
+def _with_scalars(made: Function) -> Function:
+    """The function with every variable it leaves free as a scalar parameter."""
+    listed = dict.fromkeys(made.scalars)
+    bound = set(binders(made))
+    for node in walk(made):
+        if isinstance(node, Var) and node not in bound:
+            listed.setdefault(node)
+    return Function(made.name, made.params, tuple(listed), made.body)

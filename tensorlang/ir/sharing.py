@@ -1,0 +1,127 @@
+"""From expressions that share parts (a graph in memory) to a tree with `Let`s.
+
+Python code that builds an expression and uses it twice makes a graph; printed as a tree
+it would double at every use (Threefry's twenty rounds: a million-fold). Here each value
+gets a number (equal structure, equal number), and numbers used twice become `Let`s.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+from tensorlang.ir.nodes import Const, Expr, Let, Node, Unary, Var
+from tensorlang.ir.visit import children, fresh, rebuild
+
+
+class _Numbering:
+    """Value numbers: one representative for each distinct expression of a graph."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[Any, ...], Node] = {}
+        self._of: dict[int, tuple[Node, Node]] = {}  # keeps what it numbered alive
+
+    def representative(self, node: Node) -> Node:
+        """The first node seen with the structure of `node`, children included."""
+        held = self._of.get(id(node))
+        if held is not None:
+            return held[1]
+        made = rebuild(node, self.representative)
+        key = (type(made), *(_shallow(getattr(made, f.name)) for f in _fields(made)))
+        chosen = self._known.setdefault(key, made)
+        self._of[id(node)] = (node, chosen)
+        return chosen
+
+
+def _fields(node: Node) -> tuple[Any, ...]:
+    return tuple(f for f in fields(node) if f.init)  # type: ignore[arg-type]
+
+
+def _shallow(value: Any) -> Any:
+    """A field's identity: child nodes by address (they are representatives)."""
+    if isinstance(value, (Const, Var)):
+        return value
+    if isinstance(value, Node):
+        return id(value)
+    if isinstance(value, tuple):
+        return tuple(_shallow(item) for item in value)
+    return value
+
+
+def lets(
+    values: Sequence[Expr],
+    labels: Mapping[int, tuple[Expr, str]],
+    taken: set[str],
+) -> tuple[list[Let], list[Expr]]:
+    """The values with every shared part named by a `Let`, and those `Let`s in order.
+
+    Args:
+        values: Expressions that may share parts, with each other too.
+        labels: Names wished for parts, by the part's `id`; such a part is always named.
+        taken: Names in use; the new ones are added.
+    """
+    numbering = _Numbering()
+    for part in _children_first([*values, *(part for part, _ in labels.values())]):
+        numbering.representative(part)
+    roots = [numbering.representative(value) for value in values]
+    wished = {
+        id(numbering.representative(part)): name for part, name in labels.values()
+    }
+    uses = _count_uses(roots)
+    made: list[Let] = []
+    done: dict[int, Expr] = {}
+
+    def visit(node: Any) -> Any:
+        if not isinstance(node, Expr) or isinstance(node, (Const, Var)):
+            return node if isinstance(node, Expr) else rebuild(node, visit)
+        if id(node) in done:
+            return done[id(node)]
+        result: Expr = rebuild(node, visit)
+        if id(node) in wished or (uses[id(node)] > 1 and not _trivial(result)):
+            var = Var(fresh(wished.get(id(node), "t"), taken), result.dtype)
+            made.append(Let(var, result))
+            result = var
+        done[id(node)] = result
+        return result
+
+    for part in _children_first(roots):
+        visit(part)
+    return made, [visit(root) for root in roots]
+
+
+def _children_first(roots: Sequence[Node]) -> list[Node]:
+    """Every node of the graph once, after its children: depth needs no recursion."""
+    order: list[Node] = []
+    seen: set[int] = set()
+    stack: list[tuple[Node, bool]] = [(root, False) for root in reversed(roots)]
+    while stack:
+        node, ready = stack.pop()
+        if ready:
+            order.append(node)
+        elif id(node) not in seen:
+            seen.add(id(node))
+            stack.append((node, True))
+            stack.extend((child, False) for child in reversed(list(children(node))))
+    return order
+
+
+def _count_uses(roots: Sequence[Node]) -> Counter[int]:
+    uses: Counter[int] = Counter(id(root) for root in roots)
+    seen: set[int] = set()
+    stack = list(roots)
+    while stack:
+        node = stack.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        for child in children(node):
+            uses[id(child)] += 1
+            stack.append(child)
+    return uses
+
+
+def _trivial(node: Expr) -> bool:
+    """Whether naming it would be longer than writing it again."""
+    return isinstance(node, Unary) and isinstance(node.a, (Const, Var))
