@@ -1,0 +1,59 @@
+# One way in. `make help` lists the targets.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	&& { echo $$p; break; }; done)
+VENV ?= .venv
+EXTRAS ?= dev
+BUDGET ?= 60s
+BIN := $(VENV)/bin
+comma := ,
+STAMP := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
+FLOORS := schedules templates tuner ops results
+
+.PHONY: help setup tune test lint tree format bench docs clean
+
+help:  ## list these targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
+
+setup: $(STAMP)  ## a virtual environment in .venv with tensorlang installed in place
+
+$(STAMP): pyproject.toml
+	@test -n "$(PYTHON)" || { echo "tensorlang needs Python 3.11 or newer on the PATH"; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet -e ".[$(EXTRAS)]"
+	@touch $@
+
+tune: setup  ## tune Threefry on this CPU and compare with the default
+	$(BIN)/tlang tune threefry --target llvm --budget $(BUDGET)
+
+test: setup  ## the whole test suite
+	$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
+
+lint: setup tree  ## ruff, mypy --strict, and the floors of the house
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	cd build/lint && ../../$(BIN)/mypy --config-file ../../pyproject.toml -p tensorlang
+	cd build/lint && PYTHONPATH=. ../../$(BIN)/lint-imports --config ../../pyproject.toml --no-cache
+
+# mypy and import-linter see one package, as Python does, through this tree of links.
+tree:
+	@rm -rf build/lint && mkdir -p build/lint/tensorlang
+	@for f in tensorlang/* $(FLOORS); do ln -s ../../../$$f build/lint/tensorlang/; done
+
+format: setup  ## let ruff format and mend what it can
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: ## measure against the peers; tables go to results/bench (installs the peers)
+	$(MAKE) setup EXTRAS=dev,bench
+	$(BIN)/python -m benchmarks $(ARGS)
+
+docs: setup  ## write the pages of docs/ that are generated
+	$(BIN)/tlang docs --out docs
+
+clean:  ## remove what these targets made
+	rm -rf build $(VENV)
