@@ -1,0 +1,190 @@
+"""What processor this is: vendor, architecture, instruction sets, caches, cores.
+
+Read from what the operating system publishes (`/proc`, `/sys`, `sysctl`), so that
+asking costs a millisecond and loads nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+MAX_THREADS: Final = 1024
+_CPUINFO: Final = Path("/proc/cpuinfo")
+_CPU: Final = Path("/sys/devices/system/cpu")
+_QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")
+
+# (vendor, family) -> (first model, architecture), highest model first
+_ARCHITECTURES: Final[dict[tuple[str, int], tuple[tuple[int, str], ...]]] = {
+    ("amd", 0x17): ((0x30, "zen2"), (0x00, "zen")),
+    ("amd", 0x19): (
+        (0xA0, "zen4"),
+        (0x80, "zen4"),
+        (0x60, "zen4"),
+        (0x20, "zen3"),
+        (0x10, "zen4"),
+        (0x00, "zen3"),
+    ),
+    ("amd", 0x1A): ((0x00, "zen5"),),
+}
+_INTEL: Final = {
+    60: "haswell", 63: "haswell", 69: "haswell", 70: "haswell",
+    61: "broadwell", 71: "broadwell", 79: "broadwell", 86: "broadwell",
+    78: "skylake", 94: "skylake", 142: "skylake", 158: "skylake",
+    85: "skylakex", 106: "icelakex", 108: "icelakex", 125: "icelake", 126: "icelake",
+    140: "tigerlake", 141: "tigerlake", 151: "alderlake", 154: "alderlake",
+    183: "raptorlake", 186: "raptorlake", 191: "raptorlake", 170: "meteorlake",
+    143: "sapphirerapids", 207: "emeraldrapids", 173: "graniterapids",
+    197: "arrowlake", 198: "arrowlake", 189: "lunarlake",
+}  # fmt: skip
+_VENDORS: Final = {"AuthenticAMD": "amd", "GenuineIntel": "intel", "0x41": "arm"}
+
+# a tag of the fingerprint -> the features that it stands for, widest first
+_TAGS: Final[dict[str, tuple[str, ...]]] = {
+    "avx512": ("avx512f", "avx512bw", "avx512dq", "avx512vl"),
+    "avx2": ("avx2", "fma"),
+    "avx": ("avx",),
+    "sse2": ("sse2",),
+    "neon": ("asimd",),
+}
+_EXTRAS: Final = {
+    "bf16": "avx512_bf16",
+    "fp16": "avx512_fp16",
+    "amx": "amx_tile",
+    "sve": "sve",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Processor:
+    """One kind of processor: `name` such as `amd-zen5-m2`, and its instruction sets."""
+
+    name: str
+    device: str
+    features: tuple[str, ...]
+
+    @property
+    def levels(self) -> list[str]:
+        """The tags of its vector instruction sets, widest first."""
+        return vector_tags(self.features, every=True)
+
+
+def vector_tags(features: tuple[str, ...], *, every: bool = False) -> list[str]:
+    """The widest vector set among `features` (or every one), then what extends it."""
+    have = set(features)
+    levels = [tag for tag, needed in _TAGS.items() if have.issuperset(needed)]
+    extras = [tag for tag, needed in _EXTRAS.items() if needed in have]
+    return (levels if every else levels[:1]) + extras
+
+
+@cache
+def processor() -> Processor:
+    """The processor of this machine."""
+    if _CPUINFO.exists():
+        return _from_cpuinfo(_CPUINFO.read_text())
+    brand = _sysctl("machdep.cpu.brand_string") or platform.processor() or "unknown"
+    arm = platform.machine() in ("arm64", "aarch64")
+    features = ("asimd",) if arm else tuple(_sysctl("machdep.cpu.features").split())
+    name = "-".join(brand.lower().replace("(r)", "").split()[:3])
+    lowered = tuple(sorted(feature.lower() for feature in features))
+    return Processor(_identifier(name), brand, lowered)
+
+
+def _from_cpuinfo(text: str) -> Processor:
+    """The first processor of Linux's list; all of them are taken to be alike."""
+    fields: dict[str, str] = {}
+    for line in text.split("\n\n", 1)[0].splitlines():
+        key, _, value = line.partition(":")
+        fields.setdefault(key.strip(), value.strip())
+    vendor_id = fields.get("vendor_id") or fields.get("CPU implementer") or "unknown"
+    vendor = _VENDORS.get(vendor_id, vendor_id.lower())
+    features = fields.get("flags") or fields.get("Features") or ""
+    family = int(fields.get("cpu family", "0"))
+    model = int(fields.get("model") or fields.get("CPU part") or "0", 0)
+    device = fields.get("model name", f"{vendor} {model:#x}")
+    name = f"{vendor}-{architecture(vendor, family, model)}-m{model}"
+    return Processor(_identifier(name), device, tuple(sorted(features.split())))
+
+
+def architecture(vendor: str, family: int, model: int) -> str:
+    """What the makers call it: `zen5`; `f6` for a family that no table here knows."""
+    for first, name in _ARCHITECTURES.get((vendor, family), ()):
+        if model >= first:
+            return name
+    if vendor == "intel" and family == 6:
+        return _INTEL.get(model, "f6")
+    return f"f{family}"
+
+
+def _identifier(text: str) -> str:
+    """Letters, digits and hyphens only: fingerprints become folder names."""
+    kept = (c if c.isalnum() and c.isascii() else "-" for c in text)
+    return "-".join("".join(kept).split("-")).strip("-") or "unknown"
+
+
+def _sysctl(name: str) -> str:
+    if platform.system() != "Darwin":
+        return ""
+    done = subprocess.run(  # noqa: S603 - a fixed command
+        ["/usr/sbin/sysctl", "-n", name], capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip()
+
+
+@cache
+def caches() -> dict[int, int]:
+    """Bytes of the data cache of each level, as one core sees it: {1: 49152, ...}."""
+    found: dict[int, int] = {}
+    for folder in sorted((_CPU / "cpu0" / "cache").glob("index*")):
+        try:
+            kind = (folder / "type").read_text().strip()
+            level = int((folder / "level").read_text())
+            size = (folder / "size").read_text().strip()
+        except (OSError, ValueError):
+            continue
+        if kind != "Instruction":
+            found[level] = _bytes(size)
+    for level, name in ((1, "hw.l1dcachesize"), (2, "hw.l2cachesize")):
+        size = _sysctl(name)
+        if size:
+            found.setdefault(level, int(size))
+    return found
+
+
+def _bytes(text: str) -> int:
+    """`48K`, `32M` or a plain number of bytes."""
+    unit = {"K": 10, "M": 20, "G": 30}.get(text[-1:], 0)
+    return int(text.rstrip("KMG")) << unit
+
+
+@cache
+def cores() -> int:
+    """Physical cores that this process may use, at most what its quota pays for."""
+    if hasattr(os, "sched_getaffinity"):
+        allowed = os.sched_getaffinity(0)
+        count = len({_siblings(cpu) for cpu in allowed})
+    else:
+        count = os.cpu_count() or 1
+    return max(1, min(count, _quota(count), MAX_THREADS))
+
+
+def _siblings(cpu: int) -> str:
+    """A name for the physical core of a hardware thread."""
+    try:
+        return (_CPU / f"cpu{cpu}" / "topology/thread_siblings_list").read_text()
+    except OSError:
+        return str(cpu)
+
+
+def _quota(default: int) -> int:
+    """Whole processors that the control group pays for."""
+    try:
+        quota, period = _QUOTA.read_text().split()
+        return max(1, int(quota) // int(period))
+    except (OSError, ValueError):
+        return default

@@ -1,0 +1,182 @@
+"""What a kernel is built for: targets are values, found by name.
+
+`get("llvm")` is this machine's CPU through LLVM, and `host()` the same without the
+name. A target knows its limits (vector width and registers, caches, threads) because
+schedules ask for them, and its `fingerprint`, under which records are filed: readable,
+and the same on every machine of one kind, however many of its cores are ours.
+
+    amd-zen5-m2-avx512-bf16-l1_48k-l2_1m-l3_32m
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.util import find_spec
+from typing import Final
+
+from tensorlang import hardware
+from tensorlang.errors import TargetError
+
+KINDS: Final = ("llvm", "opencl", "cuda")
+THREADS_VARIABLE: Final = "TENSORLANG_THREADS"
+
+# kind -> (the package that drives it, how to get what it needs)
+_NEEDS: Final = {
+    "opencl": ("pyopencl", "pip install 'tensorlang[opencl]' and an OpenCL driver"),
+    "cuda": ("pycuda", "pip install 'tensorlang[cuda]' and an NVIDIA GPU's driver"),
+}
+# the widest instruction set present -> (vector bits, vector registers)
+_VECTORS: Final = {
+    "avx512": (512, 32),
+    "avx2": (256, 16),
+    "avx": (256, 16),
+    "sse2": (128, 16),
+    "neon": (128, 32),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A device that kernels are built for, with what a schedule must know of it.
+
+    Sizes are in bytes, vector widths in bits. `cpu` names vendor and architecture,
+    `features` the instruction sets as LLVM's and Linux's names agree on them.
+    `threads` is how many threads one kernel may use.
+    """
+
+    kind: str = "llvm"
+    device: str = "generic CPU"
+    arch: str = "x86_64"
+    cpu: str = "generic"
+    features: tuple[str, ...] = ()
+    threads: int = 1
+    vector_bits: int = 256
+    vector_registers: int = 16
+    cache_line: int = 64
+    l1_bytes: int = 32 << 10
+    l2_bytes: int = 1 << 20
+    l3_bytes: int = 32 << 20
+    index: int = 0
+
+    @property
+    def name(self) -> str:
+        """How `get` finds it: `llvm`, `cuda`, `cuda:1`."""
+        return f"{self.kind}:{self.index}" if self.index else self.kind
+
+    @property
+    def fingerprint(self) -> str:
+        """The kind of machine: processor, instruction sets, caches; not its threads."""
+        sizes = zip(
+            ("l1", "l2", "l3"),
+            (self.l1_bytes, self.l2_bytes, self.l3_bytes),
+            strict=True,
+        )
+        caches = [f"{level}_{_size(size)}" for level, size in sizes if size]
+        return "-".join([self.cpu, *hardware.vector_tags(self.features), *caches])
+
+    @property
+    def model(self) -> str:
+        """The execution model that schedules are written for: `cpu` or `simt`."""
+        return "cpu" if self.kind == "llvm" else "simt"
+
+    def lanes(self, bits: int) -> int:
+        """How many elements of `bits` bits one vector register holds."""
+        return max(1, self.vector_bits // bits)
+
+    def with_threads(self, threads: int) -> Target:
+        """The same device, using at most `threads` threads a kernel."""
+        return replace(self, threads=_positive(threads, "threads"))
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.device}, {self.threads} threads)"
+
+
+def get(spec: str | Target | None = None) -> Target:
+    """The target of a name such as `"llvm"` or `"cuda:1"`; a `Target` is itself.
+
+    Raises:
+        TargetError: nothing has this name, or the device is not on this machine;
+            the message says which targets are known, or how to get this one.
+    """
+    if isinstance(spec, Target):
+        return spec
+    if spec is None or spec == "llvm":
+        return host()
+    kind, _, number = str(spec).partition(":")
+    if kind not in KINDS or (number and not number.isdecimal()):
+        known = ", ".join(repr(k) for k in KINDS)
+        raise TargetError(f"{spec!r} is no target; the known ones are {known}")
+    if kind == "llvm":
+        raise TargetError(f"{spec!r}: there is one CPU target, named 'llvm'")
+    raise TargetError(missing(kind, str(spec)))
+
+
+def missing(kind: str, spec: str = "") -> str:
+    """Why a kind of target cannot be used here, and how to get it, in a sentence."""
+    package, remedy = _NEEDS[kind]
+    if find_spec(package) is None:
+        return (
+            f"target {spec or kind!r} is not present: {package} is not installed; "
+            f"it needs {remedy}"
+        )
+    return (
+        f"target {spec or kind!r} is not present: this version of tensorlang builds "
+        f"for 'llvm' only; use target='llvm'"
+    )
+
+
+def known() -> dict[str, str]:
+    """Every kind of target: an empty string where it is usable, else why it is not."""
+    return {kind: "" if kind == "llvm" else missing(kind) for kind in KINDS}
+
+
+def host() -> Target:
+    """This machine's CPU, with `TENSORLANG_THREADS` threads or one for each core.
+
+    Raises:
+        TargetError: `TENSORLANG_THREADS` is not a positive number.
+    """
+    asked = os.environ.get(THREADS_VARIABLE)
+    return _host(asked or None)
+
+
+@cache
+def _host(asked: str | None) -> Target:
+    cpu = hardware.processor()
+    bits, registers = next(
+        (limits for tag, limits in _VECTORS.items() if tag in cpu.levels), (128, 16)
+    )
+    caches = hardware.caches()
+    return Target(
+        device=cpu.device,
+        arch=platform.machine() or "unknown",
+        cpu=cpu.name,
+        features=cpu.features,
+        threads=_positive(asked, THREADS_VARIABLE) if asked else hardware.cores(),
+        vector_bits=bits,
+        vector_registers=registers,
+        l1_bytes=caches.get(1, 0),
+        l2_bytes=caches.get(2, 0),
+        l3_bytes=caches.get(3, 0),
+    )
+
+
+def _positive(value: object, what: str) -> int:
+    try:
+        number = int(str(value))
+    except ValueError:
+        number = 0
+    if not 1 <= number <= hardware.MAX_THREADS:
+        raise TargetError(
+            f"{what} is {value!r}; it must be a whole number "
+            f"from 1 to {hardware.MAX_THREADS}"
+        )
+    return number
+
+
+def _size(size: int) -> str:
+    """Bytes as a power-of-two unit: 48k, 1m, 36m."""
+    return f"{size >> 20}m" if size % (1 << 20) == 0 else f"{size >> 10}k"
