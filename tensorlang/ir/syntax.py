@@ -47,11 +47,6 @@ LOOP_WORDS: Final = {
 }
 ROLE_WORDS: Final = {"in": "", "out": "Out", "inout": "InOut"}
 
-# calls in expressions that are grammar; any other name is an intrinsic
-FORMS: Final = frozenset(
-    "min max abs select cast bitcast load ramp splat shuffle extract insert "
-    "lane_reduce contract".split()
-)
 _BLOCK_WORDS: Final = frozenset({"where", "scope"})
 
 MAX_NAME: Final = 128

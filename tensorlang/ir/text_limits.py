@@ -1,0 +1,97 @@
+"""Limits on IR text, checked on the raw characters before anything parses them.
+
+Text comes from records, bug reports and other people. Python's own parser is safe on
+what passes here: small, ASCII, shallow, with short numbers and plain strings.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from tensorlang.errors import ParseError
+
+MAX_CHARACTERS: Final = 1 << 20
+MAX_LINES: Final = 30_000
+MAX_BRACKETS: Final = 150
+MAX_INDENT: Final = 64 * 4
+MAX_CHAIN: Final = 1500
+MAX_NUMBER: Final = 40
+MAX_STRING: Final = 200
+
+_TOKEN: Final = re.compile(
+    r"""(?P<string>"[^"\\\n]*"|'[^'\\\n]*')
+      | (?P<comment>\#[^\n]*)
+      | (?P<opening>[(\[{])
+      | (?P<closing>[)\]}])
+      | (?P<number>\.?[0-9](?:[eE][+-]?|[\w.])*)
+      | (?P<operator>[-+~*/%&|^<>=!@]|\b(?:not|and|or|if|else|lambda|await|in|is)\b)
+      | (?P<word>[A-Za-z_]\w*)
+      | (?P<comma>,)
+      | (?P<newline>\n)
+      | (?P<foreign>["'\\\t])
+    """,
+    re.VERBOSE | re.ASCII,
+)
+_INDENT: Final = re.compile(rf"^ {{{MAX_INDENT + 1},}}", re.MULTILINE)
+_CONTROL: Final = re.compile(r"[^\n -~]")
+
+
+def fault(line: int, column: int, message: str) -> ParseError:
+    """The error at a place of the text, both numbers counted from 1."""
+    return ParseError(f"line {line}, column {column}: {message}")
+
+
+def check(text: str) -> None:
+    """Refuse a text that is too big, too deep or not plain.
+
+    Raises:
+        ParseError: which limit, with line and column.
+    """
+    if len(text) > MAX_CHARACTERS:
+        raise fault(
+            1, 1, f"the text has {len(text)} characters; at most {MAX_CHARACTERS} pass"
+        )
+    if text.count("\n") > MAX_LINES:
+        raise fault(MAX_LINES + 1, 1, f"the text has more than {MAX_LINES} lines")
+    for pattern, message in (
+        (_CONTROL, "the text is plain ASCII without tabs and control characters"),
+        (_INDENT, f"indented by more than {MAX_INDENT} spaces; nest fewer statements"),
+    ):
+        if found := pattern.search(text):
+            raise _at(text, found.start(), message)
+    _check_nesting(text)
+
+
+def _check_nesting(text: str) -> None:
+    chains = [0]  # operators so far, for each open bracket
+    for token in _TOKEN.finditer(text):
+        kind = token.lastgroup
+        if kind == "operator":
+            chains[-1] += 1
+            if chains[-1] > MAX_CHAIN:
+                message = f"more than {MAX_CHAIN} operators in a row; name parts of it"
+                raise _at(text, token.start(), message)
+        elif kind == "opening":
+            chains.append(0)
+            if len(chains) > MAX_BRACKETS + 1:
+                message = f"brackets nest deeper than {MAX_BRACKETS}; name parts of it"
+                raise _at(text, token.start(), message)
+        elif kind == "closing" and len(chains) > 1:
+            chains.pop()
+        elif kind == "comma" or (kind == "newline" and len(chains) == 1):
+            chains[-1] = 0
+        elif kind in _LONGEST and len(token[0]) > _LONGEST[kind]:
+            message = f"a {kind} has at most {_LONGEST[kind]} characters"
+            raise _at(text, token.start(), message)
+        elif kind == "foreign":
+            message = "strings are plain, on one line, without escapes"
+            raise _at(text, token.start(), message)
+
+
+_LONGEST: Final = {"number": MAX_NUMBER, "string": MAX_STRING}
+
+
+def _at(text: str, position: int, message: str) -> ParseError:
+    line = text.count("\n", 0, position) + 1
+    return fault(line, position - text.rfind("\n", 0, position), message)
