@@ -1,0 +1,1 @@
+"""What was measured: shipped records (the best configurations) and benchmark tables."""

@@ -1,0 +1,1 @@
+"""Floor 6, the tuner: Optuna search, isolated measuring, reports."""

@@ -1,0 +1,134 @@
+"""Timing side by side: interleaved rounds, paired ratios with an interval.
+
+A shared machine drifts by tens of percent within an hour, so two things are compared
+only within a round: each round times every candidate once, in an order that rotates,
+and a ratio is the median of the rounds' ratios with a distribution-free 95 % interval.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Final
+
+Clock = Callable[[], int]
+RESOLUTION_FACTOR: Final = 1000  # a sample is at least this many clock ticks long
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """Slower over faster, paired by round: the median and its 95 % interval."""
+
+    median: float
+    low: float
+    high: float
+    rounds: int
+
+    def __str__(self) -> str:
+        return f"{self.median:.2f}x [{self.low:.2f}, {self.high:.2f}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds a call: one sample a round, and how many calls each sample held."""
+
+    samples: tuple[float, ...]
+    calls: int
+
+    @property
+    def median(self) -> float:
+        """The median sample, in seconds."""
+        return median(self.samples)
+
+    @property
+    def spread(self) -> float:
+        """Half the interquartile range over the median; 0 for a single sample."""
+        ordered = sorted(self.samples)
+        quarter = len(ordered) // 4
+        width = ordered[-1 - quarter] - ordered[quarter]
+        return width / 2 / self.median if self.median else 0.0
+
+
+def interleaved(
+    candidates: Mapping[str, Callable[[], object]],
+    *,
+    rounds: int = 11,
+    min_sample: float = 0.02,
+    warm_up: float = 0.1,
+    clock: Clock = time.perf_counter_ns,
+) -> dict[str, Timing]:
+    """Time the candidates against each other.
+
+    Args:
+        candidates: Calls by name; each does its whole work before it returns.
+        rounds: How often each is sampled.
+        min_sample: Seconds that a sample lasts at least; short calls are repeated.
+        warm_up: Seconds for which each is called before it is sampled.
+        clock: A nanosecond clock.
+    """
+    calls = {
+        name: _calls_for(call, min_sample, warm_up, clock)
+        for name, call in candidates.items()
+    }
+    samples: dict[str, list[float]] = {name: [] for name in candidates}
+    order = list(candidates)
+    for number in range(rounds):
+        turn = number % len(order)
+        for name in order[turn:] + order[:turn]:
+            samples[name].append(_sample(candidates[name], calls[name], clock))
+    return {name: Timing(tuple(samples[name]), calls[name]) for name in candidates}
+
+
+def _sample(call: Callable[[], object], calls: int, clock: Clock) -> float:
+    start = clock()
+    for _ in range(calls):
+        call()
+    return (clock() - start) / calls * 1e-9
+
+
+def _calls_for(
+    call: Callable[[], object], min_sample: float, warm_up: float, clock: Clock
+) -> int:
+    """Warm up, and find how many calls make one sample long enough."""
+    deadline = clock() + int(warm_up * 1e9)
+    calls = 1
+    while True:
+        start = clock()
+        for _ in range(calls):
+            call()
+        elapsed = (clock() - start) * 1e-9
+        if elapsed >= min_sample:
+            if clock() >= deadline:
+                return calls
+        else:
+            grown = calls * min_sample / max(elapsed, 1e-9) * 1.2
+            calls = max(calls + 1, min(int(grown), calls * 10))
+
+
+def paired_ratio(slower: Sequence[float], faster: Sequence[float]) -> Ratio:
+    """The ratio `slower / faster` round by round.
+
+    The interval is that of the median by order statistics: with n rounds, the k-th
+    smallest and largest ratio, k from the binomial distribution.
+    """
+    ratios = sorted(a / b for a, b in zip(slower, faster, strict=True))
+    k = _interval_rank(len(ratios))
+    return Ratio(median(ratios), ratios[k], ratios[-1 - k], len(ratios))
+
+
+def _interval_rank(n: int) -> int:
+    """The largest k with P(fewer than k+1 of n coins are heads) <= 2.5 %."""
+    total, k = 0.0, 0
+    for k in range(n):
+        total += math.comb(n, k) / 2**n
+        if total > 0.025:
+            break
+    return max(k - 1, 0)
+
+
+def beats(challenger: Timing, incumbent: Timing) -> bool:
+    """Whether the challenger really is faster: the whole interval says so."""
+    return paired_ratio(incumbent.samples, challenger.samples).low > 1.0
