@@ -1,0 +1,181 @@
+"""What a user would pick instead: JAX, PyTorch, NumPy, tinygrad and Numba, at their best.
+
+Each function returns a call that does its whole work, or raises ImportError where its
+package is missing. "into" writes into an existing array, "fresh" allocates its result.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+Call = Callable[[], object]
+
+
+def jax_random(work: str, n: int) -> Call:
+    """A jitted `jax.random` function on key(0), fresh results, ready when it returns."""
+    import jax
+
+    key = jax.random.key(0)
+    body: dict[str, Callable[[Any], Any]] = {
+        "bits32": lambda k: jax.random.bits(k, (n,), "uint32"),
+        "uniform": lambda k: jax.random.uniform(k, (n,)),
+        "normal": lambda k: jax.random.normal(k, (n,)),
+        "split": lambda k: jax.random.key_data(jax.random.split(k, n)),
+    }
+    jitted = jax.jit(body[work])
+    return lambda: jitted(key).block_until_ready()
+
+
+def jax_dropout(x: np.ndarray[Any, Any], rate: float) -> Call:
+    """Dropout as every JAX library writes it: bernoulli, then where."""
+    import jax
+
+    def dropout(key: Any, x: Any) -> Any:
+        keep = jax.random.bernoulli(key, 1 - rate, x.shape)
+        return jax.numpy.where(keep, x / (1 - rate), 0)
+
+    key, device_x, jitted = jax.random.key(0), jax.numpy.asarray(x), jax.jit(dropout)
+    return lambda: jitted(key, device_x).block_until_ready()
+
+
+def torch_random(work: str, n: int, threads: int) -> Call:
+    """PyTorch's generator (Mersenne Twister) into an existing tensor."""
+    import torch
+
+    torch.set_num_threads(threads)
+    if work == "bits32":
+        bits = torch.empty(n, dtype=torch.int32)
+        return lambda: bits.random_()
+    out = torch.empty(n)
+    return {"uniform": out.uniform_, "normal": out.normal_}[work]
+
+
+def torch_dropout(x: np.ndarray[Any, Any], rate: float, threads: int) -> Call:
+    """`torch.nn.functional.dropout` in training mode; its result is fresh."""
+    import torch
+
+    torch.set_num_threads(threads)
+    tensor = torch.from_numpy(x)
+    return lambda: torch.nn.functional.dropout(tensor, rate, training=True)
+
+
+def numpy_random(work: str, n: int) -> Call:
+    """NumPy's fastest bit generator for this (SFC64), into an existing array."""
+    generator = np.random.Generator(np.random.SFC64(0))
+    if work == "bits32":
+        return lambda: generator.integers(0, 2**32, n, np.uint32)
+    out = np.empty(n, np.float32)
+    method = {"uniform": generator.random, "normal": generator.standard_normal}[work]
+    return lambda: method(dtype=np.float32, out=out)
+
+
+def tinygrad_uniform(n: int) -> Call:
+    """tinygrad's Threefry, both words of each hash, jitted; it runs on one core.
+
+    tinygrad compiles with clang: the newest one on the PATH is taken.
+    """
+    os.environ.setdefault("DEV", "CPU")
+    compilers = (f"clang-{version}" for version in range(22, 14, -1))
+    os.environ.setdefault("CC", next(filter(shutil.which, compilers), "clang"))
+    from tinygrad import Tensor, TinyJit
+
+    @TinyJit
+    def rand() -> Any:
+        return Tensor.rand(n).realize()
+
+    def call() -> object:
+        out = rand()
+        from tinygrad import Device
+
+        Device[Device.DEFAULT].synchronize()
+        return out
+
+    return call
+
+
+_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+
+
+def _numba_hash() -> Any:
+    """Threefry2x32-20 written out by hand, inlined by Numba."""
+    import numba
+
+    lines = ["def threefry(k0, k1, x0, x1):"]
+    lines += ["    k2 = np.uint32(k0 ^ k1 ^ np.uint32(0x1BD11BDA))"]
+    lines += ["    x0 = np.uint32(x0 + k0)", "    x1 = np.uint32(x1 + k1)"]
+    for group in range(5):
+        for rotation in _ROTATIONS[group % 2]:
+            lines += [
+                "    x0 = np.uint32(x0 + x1)",
+                f"    x1 = np.uint32((x1 << np.uint32({rotation}))"
+                f" | (x1 >> np.uint32({32 - rotation})))",
+                "    x1 = np.uint32(x1 ^ x0)",
+            ]
+        first, second = ("k1", "k2", "k0")[group % 3], ("k2", "k0", "k1")[group % 3]
+        lines += [
+            f"    x0 = np.uint32(x0 + {first})",
+            f"    x1 = np.uint32(x1 + np.uint32({second} + np.uint32({group + 1})))",
+        ]
+    lines += ["    return x0, x1"]
+    scope: dict[str, Any] = {"np": np}
+    exec("\n".join(lines), scope)  # noqa: S102 - our own text, twenty rounds written out
+    return numba.njit(inline="always")(scope["threefry"])
+
+
+def numba_random(work: str, n: int, threads: int) -> Call:
+    """The same stream as ours, by hand in Numba with prange, into an existing array."""
+    import numba
+
+    numba.set_num_threads(threads)
+    threefry = _numba_hash()
+    u32, resolution = np.uint32, np.float32(2**-23)
+
+    @numba.njit(parallel=True)
+    def bits32(out: Any, k0: Any, k1: Any) -> None:
+        for i in numba.prange(out.shape[0]):
+            a, b = threefry(k0, k1, u32(0), u32(i))
+            out[i] = a ^ b
+
+    @numba.njit(parallel=True)
+    def uniform(out: Any, k0: Any, k1: Any) -> None:
+        for i in numba.prange(out.shape[0]):
+            a, b = threefry(k0, k1, u32(0), u32(i))
+            out[i] = np.float32((a ^ b) >> u32(9)) * resolution
+
+    @numba.njit(parallel=True)
+    def split(out: Any, k0: Any, k1: Any) -> None:
+        for i in numba.prange(out.shape[0]):
+            a, b = threefry(k0, k1, u32(0), u32(i))
+            out[i, 0] = a
+            out[i, 1] = b
+
+    kernel = {"bits32": bits32, "uniform": uniform, "split": split}[work]
+    shape = (n, 2) if work == "split" else (n,)
+    out = np.empty(shape, np.float32 if work == "uniform" else np.uint32)
+    return lambda: kernel(out, u32(0), u32(0))
+
+
+def numba_dropout(x: np.ndarray[Any, Any], rate: float, threads: int) -> Call:
+    """The fused loop a careful person would write: hash, compare, scale, store."""
+    import numba
+
+    numba.set_num_threads(threads)
+    threefry = _numba_hash()
+    u32 = np.uint32
+    threshold = u32(round((1 - rate) * 2**23))
+    scale = np.float32(1 / (1 - rate))
+
+    @numba.njit(parallel=True)
+    def dropout(x: Any, out: Any, k0: Any, k1: Any) -> None:
+        for i in numba.prange(out.shape[0]):
+            a, b = threefry(k0, k1, u32(0), u32(i))
+            keep = ((a ^ b) >> u32(9)) < threshold
+            out[i] = x[i] * scale if keep else np.float32(0)
+
+    out = np.empty_like(x)
+    return lambda: dropout(x, out, u32(0), u32(0))
