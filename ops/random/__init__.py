@@ -1,0 +1,1 @@
+"""Random numbers: streams that are a contract, keys that are used once."""

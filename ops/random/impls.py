@@ -1,0 +1,216 @@
+"""The hash functions behind a key: Threefry and Philox, in every published size.
+
+Written once, over any kind of word: Python builds an IR expression, or computes on
+NumPy arrays, by the same lines. Sources: Salmon, Moraes, Dror, Shaw, "Parallel random
+numbers: as easy as 1, 2, 3" (SC 2011), and the Random123 library, whose known answers
+the tests hold.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final, Protocol, TypeVar
+
+import numpy as np
+
+from tensorlang.errors import ArgumentError
+
+# (words, bits) -> a row of rotations a round, repeating after eight rounds
+ROTATIONS: Final[dict[tuple[int, int], tuple[tuple[int, ...], ...]]] = {
+    (2, 32): ((13,), (15,), (26,), (6,), (17,), (29,), (16,), (24,)),
+    (2, 64): ((16,), (42,), (12,), (31,), (16,), (32,), (24,), (21,)),
+    (4, 32): (
+        *((10, 26), (11, 21), (13, 27), (23, 5)),
+        *((6, 20), (17, 11), (25, 10), (18, 20)),
+    ),
+    (4, 64): (
+        *((14, 16), (52, 57), (23, 40), (5, 37)),
+        *((25, 33), (46, 12), (58, 22), (32, 32)),
+    ),
+}
+PARITY: Final = {32: 0x1BD11BDA, 64: 0x1BD11BDAA9FC1A22}
+
+# (words, bits) -> the multipliers of a Philox round
+MULTIPLIERS: Final[dict[tuple[int, int], tuple[int, ...]]] = {
+    (2, 32): (0xD256D193,),
+    (4, 32): (0xD2511F53, 0xCD9E8D57),
+    (2, 64): (0xD2B74407B1CE6E93,),
+    (4, 64): (0xD2E7470EE14C6C93, 0xCA5A826395121157),
+}
+WEYL: Final = {
+    32: (0x9E3779B9, 0xBB67AE85),
+    64: (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B),
+}
+
+# (family, words) -> (default rounds, the most that Random123 defines)
+_ROUNDS: Final = {
+    ("threefry", 2): (20, 32),
+    ("threefry", 4): (20, 72),
+    ("philox", 2): (10, 16),
+    ("philox", 4): (10, 16),
+}
+_NAME: Final = re.compile(r"(threefry|philox)([24])x(32|64)(?:-(\d{1,3}))?")
+
+W = TypeVar("W")
+
+
+class Arithmetic(Protocol[W]):
+    """What a hash does to words beyond `+`, `*` and `^`, which wrap."""
+
+    def constant(self, value: int) -> W:
+        """The word `value`."""
+        ...
+
+    def rotate(self, word: W, by: int) -> W:
+        """`word` rotated left by `by` bits."""
+        ...
+
+    def high(self, a: W, b: W) -> W:
+        """The upper half of the double-width product."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Impl:
+    """One hash: its family, size and rounds.
+
+    A key has `key_words` words of `bits` bits, a counter and an output have `words`.
+    """
+
+    family: str
+    words: int
+    bits: int
+    rounds: int
+
+    @property
+    def name(self) -> str:
+        """The canonical name: `threefry2x32`, or `threefry4x64-13` off the default."""
+        usual = _ROUNDS[self.family, self.words][0]
+        suffix = "" if self.rounds == usual else f"-{self.rounds}"
+        return f"{self.family}{self.words}x{self.bits}{suffix}"
+
+    @property
+    def key_words(self) -> int:
+        """How many words a key has."""
+        return self.words if self.family == "threefry" else self.words // 2
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The NumPy type of one word."""
+        return np.dtype(np.uint32 if self.bits == 32 else np.uint64)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@cache
+def impl(name: str) -> Impl:
+    """The hash of that name, such as `threefry2x32`, `threefry4x64-13`, `philox4x32`.
+
+    Raises:
+        ArgumentError: the name or its number of rounds is not defined.
+    """
+    match = _NAME.fullmatch(name) if isinstance(name, str) else None
+    if match is None:
+        raise ArgumentError(
+            f"{name!r} is no random implementation; use threefry or philox with 2x32, "
+            "2x64, 4x32 or 4x64 and perhaps rounds, such as 'threefry2x32-13'"
+        )
+    family, words, bits = match[1], int(match[2]), int(match[3])
+    usual, most = _ROUNDS[family, words]
+    rounds = usual if match[4] is None else int(match[4])
+    if not 1 <= rounds <= most:
+        raise ArgumentError(
+            f"{family}{words}x{bits} is defined for 1 to {most} rounds, not {rounds}"
+        )
+    return Impl(family, words, bits, rounds)
+
+
+def hash_words(
+    how: Impl, counter: Sequence[W], key: Sequence[W], arithmetic: Arithmetic[W]
+) -> tuple[W, ...]:
+    """The output words H(key, counter) of the hash, over any kind of word."""
+    rounds = _threefry if how.family == "threefry" else _philox
+    return tuple(rounds(how, list(counter), list(key), arithmetic))
+
+
+def _threefry(
+    how: Impl, x: list[Any], key: list[Any], arithmetic: Arithmetic[Any]
+) -> list[Any]:
+    parity = arithmetic.constant(PARITY[how.bits])
+    for word in key:
+        parity = parity ^ word
+    schedule = [*key, parity]
+    x = [a + b for a, b in zip(x, key, strict=True)]
+    for number in range(how.rounds):
+        row = ROTATIONS[how.words, how.bits][number % 8]
+        # four words mix (0, 1) and (2, 3), then (0, 3) and (2, 1), in turn
+        partners = (3, 1) if how.words == 4 and number % 2 else (1, 3)
+        for left, right, by in zip((0, 2), partners, row, strict=False):
+            x[left] = x[left] + x[right]
+            x[right] = arithmetic.rotate(x[right], by) ^ x[left]
+        if number % 4 == 3:
+            x = _inject(x, schedule, (number + 1) // 4, arithmetic)
+    return x
+
+
+def _inject(
+    x: list[Any], schedule: list[Any], step: int, arithmetic: Arithmetic[Any]
+) -> list[Any]:
+    turned = [schedule[(step + i) % len(schedule)] for i in range(len(x))]
+    turned[-1] = turned[-1] + arithmetic.constant(step)
+    return [a + b for a, b in zip(x, turned, strict=True)]
+
+
+def _philox(
+    how: Impl, x: list[Any], key: list[Any], arithmetic: Arithmetic[Any]
+) -> list[Any]:
+    factors = [arithmetic.constant(m) for m in MULTIPLIERS[how.words, how.bits]]
+    for number in range(how.rounds):
+        if number:
+            bumps = WEYL[how.bits]
+            key = [k + arithmetic.constant(w) for k, w in zip(key, bumps, strict=False)]
+        low = [x[2 * i] * m for i, m in enumerate(factors)]
+        high = [arithmetic.high(x[2 * i], m) for i, m in enumerate(factors)]
+        if how.words == 2:
+            x = [high[0] ^ key[0] ^ x[1], low[0]]
+        else:
+            x = [high[1] ^ x[1] ^ key[0], low[1], high[0] ^ x[3] ^ key[1], low[0]]
+    return x
+
+
+@dataclass(frozen=True, slots=True)
+class NumpyArithmetic:
+    """The same on arrays of unsigned integers: for seeds, and for tests."""
+
+    bits: int
+
+    def constant(self, value: int) -> Any:
+        """The word as a 1-element array, so that arithmetic wraps silently."""
+        return np.array([value], dtype=f"u{self.bits // 8}")
+
+    def rotate(self, word: Any, by: int) -> Any:
+        """`word` rotated left."""
+        left, right = self.constant(by), self.constant(self.bits - by)
+        return (word << left) | (word >> right)
+
+    def high(self, a: Any, b: Any) -> Any:
+        """The upper half of the product, by exact Python integers for 64 bits."""
+        if self.bits == 32:
+            product = a.astype(np.uint64) * b.astype(np.uint64)
+            return (product >> np.uint64(32)).astype(np.uint32)
+        wide = a.astype(object) * b.astype(object)
+        return (wide >> 64).astype(np.uint64)
+
+
+def hash_numpy(how: Impl, counter: Sequence[Any], key: Sequence[Any]) -> list[Any]:
+    """H(key, counter) on NumPy arrays or Python integers; each result is an array."""
+    arithmetic = NumpyArithmetic(how.bits)
+
+    def words(values: Sequence[Any]) -> list[Any]:
+        return [np.atleast_1d(np.asarray(v, dtype=how.dtype)) for v in values]
+
+    return list(hash_words(how, words(counter), words(key), arithmetic))

@@ -1,0 +1,225 @@
+"""Keys: where randomness comes from, as values that are used once.
+
+`key(seed)` makes one, `split` makes many, `fold_in` derives one from a number; draws
+consume them (`tensorlang.ops.random.states` holds the rules).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tensorlang.errors import ArgumentError
+from tensorlang.ops.random import states
+from tensorlang.ops.random.impls import Impl, hash_numpy
+from tensorlang.ops.random.impls import impl as impl_named
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+
+class Key:
+    """A random key, or a batch of them: an implementation and the words of each key.
+
+    A batch indexes, iterates and reshapes like an array; its elements keep their own
+    states, which all views and copies of it share. A pickled key keeps its states too.
+
+    Attributes:
+        impl: Canonical name of the hash, such as `threefry2x32`.
+        words: `uint32` or `uint64` array `[*shape, words of a key]`; not to be written.
+    """
+
+    __slots__ = ("_ids", "_ledger", "impl", "words")
+
+    def __init__(
+        self,
+        impl: str,
+        words: NDArray[Any],
+        ledger: states.Ledger | None = None,
+        ids: states.Ids = None,
+    ) -> None:
+        self.impl = impl
+        self.words = words
+        if ledger is None:
+            ledger = states.fresh(math.prod(words.shape[:-1]))
+            ids = 0 if words.ndim == 1 else None
+        self._ledger = ledger
+        self._ids = ids
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The batch shape; `()` for a single key."""
+        return self.words.shape[:-1]
+
+    @property
+    def ndim(self) -> int:
+        """The number of batch dimensions."""
+        return self.words.ndim - 1
+
+    @property
+    def size(self) -> int:
+        """The number of keys."""
+        return math.prod(self.words.shape[:-1])
+
+    @property
+    def states(self) -> NDArray[np.str_]:
+        """The state of each key: `fresh`, `folded` or `consumed`."""
+        held = self._ledger.states_of(self._ids)
+        return np.array(states.STATES)[held].reshape(self.shape)
+
+    def clone(self) -> Key:
+        """A fresh key with the same words: the explicit way to repeat a stream."""
+        return Key(self.impl, self.words)
+
+    def consume(self, verb: str) -> None:
+        """Mark every key used, or none and raise `KeyReuseError`."""
+        states.consume(self._ledger, self._ids, verb)
+
+    def fold(self, data: NDArray[Any]) -> None:
+        """Mark every key folded with the numbers, or none and raise `KeyReuseError`."""
+        states.fold(self._ledger, self._ids, data)
+
+    def reshape(self, *shape: int | tuple[int, ...]) -> Key:
+        """The same keys in another batch shape, sharing their states."""
+        wanted = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
+        ids = self._indices().reshape(wanted)  # type: ignore[arg-type]
+        words = self.words.reshape(*ids.shape, self.words.shape[-1])
+        return Key(self.impl, words, self._ledger, ids if ids.ndim else int(ids))
+
+    def ravel(self) -> Key:
+        """The same keys in one dimension."""
+        return self.reshape((-1,))
+
+    def __len__(self) -> int:
+        if not self.ndim:
+            raise TypeError("a single key has no length")
+        return int(self.words.shape[0])
+
+    def __getitem__(self, index: Any) -> Key:
+        if not self.ndim:
+            raise IndexError("a single key has no elements; split it first")
+        if self._ids is None and self.ndim == 1 and type(index) is int:
+            at = range(len(self))[index]
+            return Key(self.impl, self.words[at], self._ledger, at)
+        ids = self._indices()[index]
+        words = self.words.reshape(*self.shape, -1)[index]
+        if words.shape != (*np.shape(ids), self.words.shape[-1]):
+            raise IndexError(f"keys of shape {self.shape} cannot be indexed by {index}")
+        return Key(
+            self.impl,
+            np.ascontiguousarray(words),
+            self._ledger,
+            ids if np.ndim(ids) else int(ids),
+        )
+
+    def __iter__(self) -> Iterator[Key]:
+        if not self.ndim:
+            raise TypeError("a single key cannot be iterated; split it first")
+        return (self[at] for at in range(len(self)))
+
+    def __repr__(self) -> str:
+        held = sorted(set(self.states.reshape(-1).tolist()))
+        shape = f", shape={self.shape}" if self.ndim else ""
+        return f"<Key {self.impl}{shape}, {' and '.join(held) or 'empty'}>"
+
+    def __copy__(self) -> Key:
+        return Key(self.impl, self.words, self._ledger, self._ids)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Key:
+        return self.__copy__()  # the same key: a copy must not double the resource
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        held = self._ledger.states_of(self._ids).tobytes()
+        return _restored, (self.impl, np.array(self.words), held)
+
+    def _indices(self) -> NDArray[np.int64]:
+        if self._ids is None:
+            self._ids = np.arange(self.size).reshape(self.shape)
+        return np.asarray(self._ids)
+
+
+def _restored(impl: str, words: NDArray[Any], held: bytes) -> Key:
+    made = Key(impl_named(impl).name, words)
+    ledger = made._ledger  # noqa: SLF001 - its own module
+    ledger.states[:] = held
+    ledger.uses.append((None, "used", "a place before it was pickled"))
+    return made
+
+
+def key(seed: int, *, impl: str = "threefry2x32", bits: int = 64) -> Key:
+    """A fresh key from a whole seed.
+
+    Args:
+        seed: -2^63 <= seed < 2^64; a negative one counts modulo 2^64, as in JAX.
+        impl: The hash: `threefry2x32`, `threefry4x64-13` (rounds), `philox4x32`.
+        bits: 64, or 32 to keep only the low 32 bits of the seed, as JAX without x64.
+
+    Raises:
+        ArgumentError: the seed is no integer or does not fit 64 bits.
+    """
+    how = impl_named(impl)
+    if isinstance(seed, (bool, np.bool_)) or not isinstance(seed, (int, np.integer)):
+        raise ArgumentError(f"a seed is an integer, not {seed!r}")
+    number = int(seed)
+    if not -(2**63) <= number < 2**64:
+        raise ArgumentError(
+            f"the seed {number} does not fit 64 bits; hash it to 64, or wrap key data "
+            "of your own with wrap_key_data"
+        )
+    if bits not in (32, 64):
+        raise ArgumentError(f"a key takes 32 or 64 bits of its seed, not {bits!r}")
+    return Key(how.name, _seeded(how, number % 2**bits))
+
+
+def _seeded(how: Impl, seed: int) -> NDArray[Any]:
+    """The key's words: the seed itself where it fills them, else a hash of it."""
+    high, low = (seed >> 32, seed & 0xFFFFFFFF) if how.bits == 32 else (0, seed)
+    if how.family == "threefry" and how.words == 2:
+        return np.array([high, low], dtype=how.dtype)
+    given = [high, low] + [0] * (how.words - 2)
+    empty = [0] * how.key_words
+    if how.family == "threefry":
+        words = hash_numpy(how, [0] * how.words, given)
+    else:
+        words = hash_numpy(how, given, empty)
+    return np.concatenate(words[: how.key_words])
+
+
+def key_data(keys: Key) -> NDArray[Any]:
+    """The words of keys, `uint32[*shape, K]` (`uint64` for 64-bit hashes): a copy.
+
+    Looking at a key is not a use of it.
+    """
+    if not isinstance(keys, Key):
+        raise ArgumentError(f"key_data takes a Key, not {type(keys).__name__}")
+    return np.array(keys.words)
+
+
+def wrap_key_data(data: ArrayLike, *, impl: str = "threefry2x32") -> Key:
+    """Fresh keys with the given words: the way back from `key_data`.
+
+    Args:
+        data: `[*shape, K]` of the hash's word type, K words a key.
+        impl: The hash's name.
+
+    Raises:
+        ArgumentError: type or last dimension are not the hash's.
+    """
+    how = impl_named(impl)
+    words = np.asarray(data)
+    if words.dtype != how.dtype or words.ndim == 0 or words.shape[-1] != how.key_words:
+        raise ArgumentError(
+            f"keys of {how.name} are {how.dtype}[..., {how.key_words}], not "
+            f"{words.dtype}{list(words.shape)}"
+        )
+    return Key(how.name, np.array(words, order="C"))
+
+
+def clone(keys: Key) -> Key:
+    """Fresh keys with the words of `keys`: repeats their streams on purpose."""
+    if not isinstance(keys, Key):
+        raise ArgumentError(f"clone takes a Key, not {type(keys).__name__}")
+    return keys.clone()

@@ -1,0 +1,133 @@
+"""Loop nests whose body writes several neighbours: one hash, all its elements.
+
+for j in range(n // 2):                       tail: for t in range(n % 2):
+    with block("out", vj=spatial(...)):           with block("out_tail", ...):
+        h0, h1 = hash(key, vj)                         h0, h1 = hash(key, n // 2)
+        out[vj * 2] = element(h0)                      out[n // 2 * 2 + vt] = ...
+        out[vj * 2 + 1] = element(h1)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tensorlang.ir import sharing
+from tensorlang.ir.dtypes import i64
+from tensorlang.ir.nodes import (
+    Axis,
+    Block,
+    Buffer,
+    Expr,
+    For,
+    Load,
+    Select,
+    Stmt,
+    Store,
+    Var,
+    seq,
+)
+from tensorlang.ir.visit import fresh, substitute
+
+Elements: TypeAlias = Callable[[Expr, tuple[Expr, ...]], Sequence[Expr]]
+Value: TypeAlias = Callable[..., Expr]
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """What an elementwise random kernel computes.
+
+    `elements(index of the hash, leading indices)` are the raw bits that one hash gives,
+    `value(bits, *inputs)` is the output element, and `rows` the extents of the axes
+    before the element axis: keys of a batch. `count` counts elements, or hashes where
+    every hash is `whole` and nothing is left over.
+    """
+
+    out: Buffer
+    rows: tuple[Expr, ...]
+    count: Expr
+    per_hash: int
+    elements: Elements
+    value: Value
+    inputs: tuple[Buffer, ...] = ()
+    whole: bool = False
+
+
+def statements(nest: Nest) -> Stmt:
+    """The nest over whole hashes, and one for the elements left over."""
+    if nest.per_hash == 1 or nest.whole:
+        return _nest(nest, nest.out.name, "i", nest.count, _whole)
+    hashes = nest.count // nest.per_hash
+    rest = nest.count % nest.per_hash
+    return seq(
+        _nest(nest, nest.out.name, "j", hashes, _whole),
+        _nest(nest, f"{nest.out.name}_tail", "t", rest, _left_over),
+    )
+
+
+_Body: TypeAlias = "Callable[[Nest, Expr, tuple[Expr, ...]], list[tuple[Expr, Expr]]]"
+
+
+def _whole(nest: Nest, index: Expr, rows: tuple[Expr, ...]) -> list[tuple[Expr, Expr]]:
+    """Where the elements of one hash go, and their bits."""
+    base = index * nest.per_hash if nest.per_hash > 1 else index
+    bits = nest.elements(index, rows)
+    return [(base + lane if lane else base, b) for lane, b in enumerate(bits)]
+
+
+def _left_over(
+    nest: Nest, index: Expr, rows: tuple[Expr, ...]
+) -> list[tuple[Expr, Expr]]:
+    """Element `index` of the last hash, which not all fit in."""
+    last = nest.count // nest.per_hash
+    *others, chosen = nest.elements(last, rows)
+    for lane in reversed(range(len(others))):
+        chosen = Select(index.equal(lane), others[lane], chosen)
+    return [(last * nest.per_hash + index, chosen)]
+
+
+def _nest(nest: Nest, name: str, axis: str, extent: Expr, body: _Body) -> Stmt:
+    loops = [Var(f"b{n}" if n else "b", i64) for n in range(len(nest.rows))]
+    loops.append(Var(axis, i64))
+    indices = tuple(Var(f"v{loop.name}", i64) for loop in loops)
+    *rows, index = indices
+    taken = {nest.out.name, *(var.name for var in (*loops, *indices))}
+    taken |= {buffer.name for buffer in nest.inputs}
+    block = _stores(nest, tuple(rows), body(nest, index, tuple(rows)), taken)
+    extents = (*nest.rows, extent)
+    axes = tuple(
+        Axis(var, "spatial", size, loop)
+        for var, size, loop in zip(indices, extents, loops, strict=True)
+    )
+    made: Stmt = Block(name, axes, block)
+    for loop, size in zip(reversed(loops), reversed(extents), strict=True):
+        made = For(loop, size, "serial", made)
+    return made
+
+
+def _stores(
+    nest: Nest,
+    rows: tuple[Expr, ...],
+    drawn: Sequence[tuple[Expr, Expr]],
+    taken: set[str],
+) -> Stmt:
+    """The body: shared parts as lets, then a store for each element."""
+    loads: dict[Var, Expr] = {}
+    places, values = [], []
+    for at, bits in drawn:
+        place = (*rows, at)
+        given = []
+        for buffer in nest.inputs:
+            # stands for the load while shared parts are found: indices stay whole
+            stand_in = Var(fresh(f"{buffer.name}_at", taken), buffer.dtype)
+            loads[stand_in] = Load(buffer, place)
+            given.append(stand_in)
+        places.append(place)
+        values.append(nest.value(bits, *given))
+    lets, results = sharing.lets(values, {}, taken)
+    stores = (
+        Store(nest.out, place, value)
+        for place, value in zip(places, results, strict=True)
+    )
+    return substitute(seq(lets, stores), loads)

@@ -1,0 +1,213 @@
+"""Keys are a linear resource: fresh, then folded or consumed, and never used again.
+
+Drawing or splitting consumes a key. `fold_in` marks it *folded*: it may be folded again
+with other data, but not drawn from or split. A `Ledger` remembers the state of each
+element of a batch, with the use that put it there; views of the batch share it, so do
+copies. The switch `TENSORLANG_KEY_CHECK=0`, read at import, turns the check off.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from threading import Lock
+from types import CodeType
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import numpy as np
+
+from tensorlang.errors import KeyReuseError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+FRESH: Final = 0
+FOLDED: Final = 1
+CONSUMED: Final = 2
+STATES: Final = ("fresh", "folded", "consumed")
+
+# where a use was made: the code and instruction, read to a line only for an error
+Place: TypeAlias = tuple[CodeType, int] | str
+# elements of a ledger: one, some, or all of them
+Ids: TypeAlias = "int | NDArray[np.int64] | None"
+
+_CHECKING = os.environ.get("TENSORLANG_KEY_CHECK", "1") != "0"
+_LOCK = Lock()
+
+
+@dataclass(slots=True)
+class Intervals:
+    """Whole numbers seen so far, as sorted runs [low, high) with the last use's place.
+
+    A training loop that folds in 0, 1, 2, ... keeps one run, however long it goes on.
+    """
+
+    lows: list[int] = field(default_factory=list)
+    runs: list[tuple[int, Place]] = field(default_factory=list)
+
+    def held(self, low: int, high: int) -> Place | None:
+        """The place of a use of any number in [low, high); None where there is none."""
+        at = bisect_right(self.lows, high - 1) - 1
+        if at >= 0 and self.runs[at][0] > low:
+            return self.runs[at][1]
+        return None
+
+    def add(self, low: int, high: int, place: Place) -> None:
+        """Record [low, high), which must not be held yet."""
+        at = bisect_right(self.lows, low)
+        if at and self.runs[at - 1][0] == low:
+            self.runs[at - 1] = (high, place)
+            return
+        self.lows.insert(at, low)
+        self.runs.insert(at, (high, place))
+
+
+@dataclass(slots=True)
+class Ledger:
+    """States of the elements of a key batch, and the uses that made them so."""
+
+    states: bytearray
+    uses: list[tuple[Ids, str, Place]] = field(default_factory=list)
+    folds: dict[int | bytes | None, Intervals] = field(default_factory=dict)
+
+    def view(self) -> NDArray[np.uint8]:
+        """The states as an array over the same memory."""
+        return np.frombuffer(self.states, np.uint8)
+
+    def states_of(self, ids: Ids) -> NDArray[np.uint8]:
+        """A copy of the states of some elements, as an array."""
+        states = self.view()
+        chosen = states if ids is None else states[np.atleast_1d(np.asarray(ids))]
+        return np.array(chosen).reshape(-1)
+
+    def last_use(self, element: int) -> tuple[str, Place]:
+        """The latest use that covers the element."""
+        for ids, verb, place in reversed(self.uses):
+            if ids is None or np.any(np.equal(ids, element)):
+                return verb, place
+        return "used", "an unknown place"
+
+
+def fresh(count: int) -> Ledger:
+    """A ledger of `count` fresh elements."""
+    return Ledger(bytearray(count))
+
+
+def consume(ledger: Ledger, ids: Ids, verb: str) -> None:
+    """Mark the elements consumed, all or none, by a use described by `verb`.
+
+    Raises:
+        KeyReuseError: one of them was folded or consumed before; names both uses.
+    """
+    if not _CHECKING:
+        return
+    place = caller()
+    with _LOCK:
+        if type(ids) is int:
+            if ledger.states[ids]:
+                raise _reuse(ledger, ids, verb, place)
+            ledger.states[ids] = CONSUMED
+        else:
+            _mark_many(ledger, ids, CONSUMED, (verb, place))
+        ledger.uses.append((ids, verb, place))
+
+
+def fold(ledger: Ledger, ids: Ids, data: NDArray[Any]) -> None:
+    """Mark the elements folded with each number of `data`, all or none.
+
+    Raises:
+        KeyReuseError: a key was consumed, or folded with one of these numbers before.
+    """
+    if not _CHECKING:
+        return
+    place = caller()
+    group = ids.tobytes() if isinstance(ids, np.ndarray) else ids
+    runs = _runs(data, place)
+    with _LOCK:
+        known = ledger.folds.setdefault(group, Intervals())
+        for low, high in runs:
+            earlier = known.held(low, high)
+            if earlier is not None:
+                raise KeyReuseError(_same_data(low, high, earlier, place))
+        _mark_many(ledger, ids, FOLDED, ("folded", place))
+        ledger.uses.append((ids, "folded", place))
+        del ledger.uses[1024:-1]  # a long loop of folds needs no longer memory
+        for low, high in runs:
+            known.add(low, high, place)
+
+
+def _mark_many(ledger: Ledger, ids: Ids, state: int, use: tuple[str, Place]) -> None:
+    elements = None if ids is None else np.atleast_1d(np.asarray(ids)).reshape(-1)
+    states = ledger.view()
+    current = states if elements is None else states[elements]
+    taken = np.flatnonzero(current >= (CONSUMED if state == FOLDED else FOLDED))
+    if taken.size:
+        first = int(taken[0] if elements is None else elements[taken[0]])
+        raise _reuse(ledger, first, *use)
+    if elements is None:
+        states[:] = state
+        return
+    if elements.size > 1 and np.unique(elements).size < elements.size:
+        raise KeyReuseError(
+            f"a key stands more than once in the batch {use[0]} at {written(use[1])}; "
+            "index each element of a key batch at most once"
+        )
+    states[elements] = state
+
+
+def _runs(data: NDArray[Any], place: Place) -> list[tuple[int, int]]:
+    """The numbers as runs [low, high) of neighbours."""
+    numbers = np.sort(data.reshape(-1).astype(np.uint64))
+    steps = np.diff(numbers)
+    if np.any(steps == 0):
+        raise KeyReuseError(
+            f"fold_in at {written(place)} has the same number twice in its data, which "
+            "would make two equal keys"
+        )
+    ends = np.flatnonzero(steps != 1)
+    firsts = numbers[np.concatenate(([0], ends + 1))] if numbers.size else numbers
+    lasts = numbers[np.concatenate((ends, [-1]))] if numbers.size else numbers
+    pairs = zip(firsts.tolist(), lasts.tolist(), strict=True)
+    return [(low, high + 1) for low, high in pairs]
+
+
+def _same_data(low: int, high: int, earlier: Place, place: Place) -> str:
+    what = str(low) if high == low + 1 else f"a number in {low}..{high - 1}"
+    return (
+        f"fold_in at {written(place)} folds {what} into a key again, first done at "
+        f"{written(earlier)}: that would make two equal keys; fold in another number"
+    )
+
+
+def _reuse(ledger: Ledger, element: int, verb: str, place: Place) -> KeyReuseError:
+    before, earlier = ledger.last_use(element)
+    which = f"element {element} of the key batch" if len(ledger.states) > 1 else "key"
+    return KeyReuseError(
+        f"{which} was {before} at {written(earlier)} and is {verb} again at "
+        f"{written(place)}; split the key and use each child once (key.clone() is the "
+        "explicit way to use one twice)"
+    )
+
+
+def caller() -> Place:
+    """The innermost place outside of tensorlang on the call stack."""
+    frame = sys._getframe(2)  # noqa: SLF001 - cheap, where inspect.stack reads files
+    while frame.f_globals.get("__name__", "").startswith("tensorlang."):
+        if frame.f_back is None:
+            break
+        frame = frame.f_back
+    return frame.f_code, frame.f_lasti
+
+
+def written(place: Place) -> str:
+    """The place as `file:line`."""
+    if isinstance(place, str):
+        return place
+    code, instruction = place
+    line = code.co_firstlineno
+    for start, end, number in code.co_lines():
+        if start <= instruction < end and number is not None:
+            line = number
+    return f"{code.co_filename}:{line}"

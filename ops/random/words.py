@@ -1,0 +1,114 @@
+"""From counters to elements: how each stream lays a hash over an array.
+
+`jax`: element i is H(key, i), its words folded into one (JAX's partitionable layout).
+`packed`: the words of H(key, 0), H(key, 1), ... in order, none wasted; two words make
+one 64-bit element, first word high, and narrow elements take a word's low part first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Final
+
+from tensorlang.ir.dtypes import DType, u8, u16, u32, u64
+from tensorlang.ir.intrinsics import mulhi, rotl
+from tensorlang.ir.nodes import Const, Expr, Select
+from tensorlang.ops.random.impls import Impl, hash_words
+
+UNSIGNED: Final[dict[int, DType]] = {8: u8, 16: u16, 32: u32, 64: u64}
+STREAMS: Final = ("jax", "packed")
+
+
+@dataclass(frozen=True, slots=True)
+class ExprArithmetic:
+    """A hash's arithmetic as IR expressions."""
+
+    dtype: DType
+
+    def constant(self, value: int) -> Expr:
+        """The word as a literal."""
+        return Const(value, self.dtype)
+
+    def rotate(self, word: Expr, by: int) -> Expr:
+        """`word` rotated left."""
+        return rotl(word, Const(by, self.dtype))
+
+    def high(self, a: Expr, b: Expr) -> Expr:
+        """The upper half of the product."""
+        return mulhi(a, b)
+
+
+def hash_exprs(
+    how: Impl, counter: Sequence[Expr], key: Sequence[Expr]
+) -> tuple[Expr, ...]:
+    """The words of H(key, counter)."""
+    return hash_words(how, counter, key, ExprArithmetic(UNSIGNED[how.bits]))
+
+
+def counter_at(
+    how: Impl, index: Expr, high: Expr, low: Expr, *, carries: bool
+) -> tuple[Expr, Expr]:
+    """The words (high, low) of the 64-bit counter `(high, low) + index`.
+
+    `index` is below 2^32, so the sum is 32-bit work: where the low word came out
+    smaller than its start, one was carried, which happens only if `carries`. Hashes of
+    64-bit words keep the whole counter in `low`, and `high` is 0.
+    """
+    word = UNSIGNED[how.bits]
+    moved = index.cast(word) + low
+    if not carries or how.bits == 64:
+        return high, moved
+    return Select(moved < low, high + Const(1, word), high), moved
+
+
+def draw_counter(how: Impl, high: Expr, low: Expr) -> tuple[Expr, ...]:
+    """The counter words that hash element `(high, low)` of a stream."""
+    return (high, low, *_zeros(how))
+
+
+def split_counter(how: Impl, high: Expr, low: Expr) -> tuple[Expr, ...]:
+    """The counter words that hash child key `(high, low)`: apart from any draw's.
+
+    With two words the places coincide, which is JAX's layout too: there a key that was
+    split must not be drawn from, and key states see to it.
+    """
+    return (*_zeros(how), high, low)
+
+
+def _zeros(how: Impl) -> tuple[Expr, ...]:
+    return (Const(0, UNSIGNED[how.bits]),) * (how.words - 2)
+
+
+def folded(how: Impl, words: Sequence[Expr], width: int) -> Expr:
+    """The `width`-bit element of the `jax` stream that the words of a hash make."""
+    if width == 64 and how.bits == 32:
+        return _joined(_xor(words[0::2]), _xor(words[1::2]))
+    return _xor(words).cast(UNSIGNED[width])
+
+
+def pieces(how: Impl, words: Sequence[Expr], width: int) -> list[Expr]:
+    """The `width`-bit elements of the `packed` stream in the words of one hash."""
+    if width > how.bits:
+        pairs = zip(words[0::2], words[1::2], strict=True)
+        return [_joined(first, second) for first, second in pairs]
+    steps = range(0, how.bits, width)
+    return [
+        (word >> at if at else word).cast(UNSIGNED[width])
+        for word in words
+        for at in steps
+    ]
+
+
+def elements_per_hash(how: Impl, stream: str, width: int) -> int:
+    """How many `width`-bit elements of the stream one hash yields."""
+    return 1 if stream == "jax" else how.words * how.bits // width
+
+
+def _xor(words: Sequence[Expr]) -> Expr:
+    return reduce(lambda a, b: a ^ b, words)
+
+
+def _joined(first: Expr, second: Expr) -> Expr:
+    return (first.cast(u64) << 32) | second.cast(u64)

@@ -1,0 +1,115 @@
+"""A workload: one operator on given shapes and types, as a value.
+
+It is what a record is filed under, what a tuner tunes and what a schedule is chosen
+for: frozen, hashable, and JSON there and back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from tensorlang.errors import RecordError
+
+Attribute: TypeAlias = bool | int | float | str | tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """An operator's id, its arrays' shapes and types, its attributes, the threads.
+
+    Args:
+        operator: The canonical id, such as `random.bits`.
+        shapes: One shape an array argument; for a random operator, the result's.
+        dtypes: Our names, `f32` or `u32`, one a shape.
+        attributes: Pairs (name, value) sorted by name; see `attributes_of`.
+        threads: Threads of the team, 0 where the target decides.
+    """
+
+    operator: str
+    shapes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[str, ...]
+    attributes: tuple[tuple[str, Attribute], ...] = ()
+    threads: int = 0
+
+    @property
+    def named(self) -> dict[str, Attribute]:
+        """The attributes by name."""
+        return dict(self.attributes)
+
+    def with_shapes(self, *shapes: tuple[int, ...]) -> Workload:
+        """The same operator on other shapes."""
+        return Workload(
+            self.operator, shapes, self.dtypes, self.attributes, self.threads
+        )
+
+    def __str__(self) -> str:
+        arrays = ", ".join(
+            f"{dtype}[{', '.join(map(str, shape))}]"
+            for dtype, shape in zip(self.dtypes, self.shapes, strict=False)
+        )
+        rest = "".join(f", {name}={value}" for name, value in self.attributes)
+        return f"{self.operator}({arrays}{rest})"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON data; `from_json` reads it back to an equal workload."""
+        return {
+            "operator": self.operator,
+            "shapes": [list(shape) for shape in self.shapes],
+            "dtypes": list(self.dtypes),
+            "attributes": {
+                name: list(value) if isinstance(value, tuple) else value
+                for name, value in self.attributes
+            },
+            "threads": self.threads,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Workload:
+        """The workload that `to_json` wrote.
+
+        Raises:
+            RecordError: a field is missing or of another kind.
+        """
+        try:
+            return cls(
+                _text(data["operator"]),
+                tuple(tuple(map(_whole, shape)) for shape in data["shapes"]),
+                tuple(map(_text, data["dtypes"])),
+                attributes_of(data["attributes"]),
+                _whole(data["threads"]),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as problem:
+            raise RecordError(
+                f"no workload can be read from {str(data)[:200]}: {problem!r}"
+            ) from problem
+
+
+def attributes_of(values: Mapping[str, Any]) -> tuple[tuple[str, Attribute], ...]:
+    """Attributes as a workload holds them: sorted, lists as tuples.
+
+    Raises:
+        TypeError: a value is none of bool, int, float, str, None, whole numbers.
+    """
+    return tuple((name, _attribute(values[name])) for name in sorted(values))
+
+
+def _attribute(value: Any) -> Attribute:
+    if isinstance(value, (list, tuple)):
+        return tuple(map(_whole, value))
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise TypeError(f"{value!r} is no attribute of a workload")
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is not a string")
+    return value
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{value!r} is not a whole number")
+    return value
