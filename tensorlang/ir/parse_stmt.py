@@ -40,7 +40,7 @@ from tensorlang.ir.parse_base import (
 from tensorlang.ir.parse_expr import expr, exprs, place
 from tensorlang.ir.parse_types import placed
 from tensorlang.ir.reducers import builtin
-from tensorlang.ir.syntax import LOOP_WORDS
+from tensorlang.ir.syntax import AXIS_WORDS, LOOP_WORDS
 
 
 def body(nodes: list[ast.stmt], scope: Scope) -> Stmt:
@@ -124,7 +124,7 @@ def _block(node: ast.With, scope: Scope) -> Stmt:
     axes: list[Axis] = []
     extra: dict[str, ast.expr] = {}
     for keyword in call.keywords:
-        if keyword.arg in ("where", "scope"):
+        if keyword.arg in AXIS_WORDS:
             extra[keyword.arg] = keyword.value
         else:
             axes.append(_axis(keyword, scope))
@@ -134,7 +134,7 @@ def _block(node: ast.With, scope: Scope) -> Stmt:
         string(call.args[0]),
         tuple(axes),
         body(rest, inner),
-        expr(extra["where"], scope) if "where" in extra else None,
+        expr(extra["where"], inner) if "where" in extra else None,
         None if init is None else body(init, inner),
         string(extra["scope"]) if "scope" in extra else "thread",
     )

@@ -31,7 +31,7 @@ def placed(called: str, node: ast.Call, scope: Scope) -> Buffer:
     """The buffer of a call `alloc(f32[4], scope=, layout=)` or `buffer(...)`."""
     (shape,), given = arguments(node, 1, "scope", "layout")
     where = string(given["scope"]) if "scope" in given else "global"
-    layout = index_map(given["layout"], scope) if "layout" in given else None
+    layout = index_map(given["layout"]) if "layout" in given else None
     return _shaped(called, shape, scope, where, layout)
 
 
@@ -53,7 +53,7 @@ def _shaped(
         raise wrong(node, str(error)) from None
 
 
-def index_map(node: ast.expr, scope: Scope) -> IndexMap:
+def index_map(node: ast.expr) -> IndexMap:
     """The map of `lambda i, j: (j, i)`, from i64 to i64."""
     if not isinstance(node, ast.Lambda):
         raise wrong(node, "a layout is a lambda of the indices: lambda i, j: (j, i)")
@@ -63,6 +63,5 @@ def index_map(node: ast.expr, scope: Scope) -> IndexMap:
     if args.defaults:
         raise wrong(node, "a layout's lambda has no defaults")
     variables = tuple([Var(name(arg, arg.arg)) for arg in args.args])
-    inner = scope.inner()
-    inner.variables.update({var.name: var for var in variables})
+    inner = Scope({var.name: var for var in variables})
     return IndexMap(variables, exprs(elements(node.body), inner))

@@ -47,7 +47,8 @@ LOOP_WORDS: Final = {
 }
 ROLE_WORDS: Final = {"in": "", "out": "Out", "inout": "InOut"}
 
-_BLOCK_WORDS: Final = frozenset({"where", "scope"})
+AXIS_WORDS: Final = ("where", "scope")
+"""Keyword arguments of `block(...)` that are no axes."""
 
 MAX_NAME: Final = 128
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
@@ -68,8 +69,8 @@ def name_fault(name: str) -> str | None:
         return f"{name!r} is a word of Python; choose another name"
     if name.startswith("__"):
         return f"{name!r} starts with two underscores; choose another name"
-    if name in _BLOCK_WORDS or _DTYPE.fullmatch(name):
-        return f"{name!r} is a word of the IR's grammar; choose another name"
+    if _DTYPE.fullmatch(name):
+        return f"{name!r} is the name of an element type; choose another name"
     return None
 
 

@@ -1,0 +1,247 @@
+"""Where a statement stands: the names in force there, and the rules of naming.
+
+`visit` walks a function in program order and hands every statement to a callback with
+its `Site`. What is introduced on the way must be well named, new along its path, and is
+visible only where nodes.py says: a block's body sees its axes, not the loops around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import singledispatch
+from typing import Final, TypeAlias
+
+from tensorlang.errors import IRError
+from tensorlang.ir.nodes import (
+    Alloc,
+    Axis,
+    Block,
+    Buffer,
+    Expr,
+    For,
+    Function,
+    If,
+    Let,
+    Seq,
+    Stmt,
+    Var,
+    While,
+)
+from tensorlang.ir.syntax import AXIS_WORDS, name_fault
+from tensorlang.ir.visit import free_vars
+
+MAX_NESTING: Final = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A place in a function; the dictionaries belong to it alone.
+
+    `variables` may be used here, `hidden` are in force but not to be used (name to
+    reason), `taken` are all names along the path, `steady` the variables that no loop
+    changes, `guarded` says that an `If` or `where` stands between here and the loop
+    around.
+    """
+
+    place: str
+    variables: dict[str, Var]
+    hidden: dict[str, str]
+    taken: set[str]
+    buffers: dict[str, Buffer]
+    steady: set[str]
+    blocks: set[str]
+    around: tuple[Stmt, ...] = ()
+    block: Block | None = None
+
+    def fault(self, message: str) -> IRError:
+        """The error `message` at this place."""
+        return IRError(f"{self.place}: {message}")
+
+    def inside(self, stmt: Stmt, place: str | None = None) -> Site:
+        """The site of the body of `stmt`, whose names stay inside."""
+        return replace(
+            self,
+            place=place or self.place,
+            variables=dict(self.variables),
+            hidden=dict(self.hidden),
+            taken=set(self.taken),
+            buffers=dict(self.buffers),
+            steady=set(self.steady),
+            around=(*self.around, stmt),
+        )
+
+    def named(self, what: str, name: str) -> None:
+        """Take `name` for the rest of this scope."""
+        check_name(self, what, name)
+        if name in self.taken:
+            raise self.fault(
+                f"{what} {name!r} has the name of something around it; rename it"
+            )
+        self.taken.add(name)
+
+    def bind(self, what: str, var: Var, *, steady: bool) -> None:
+        """Introduce a variable for the rest of this scope."""
+        self.named(what, var.name)
+        self.variables[var.name] = var
+        if steady:
+            self.steady.add(var.name)
+
+    def declare(self, buffer: Buffer) -> None:
+        """Introduce a buffer for the rest of this scope."""
+        self.named("buffer", buffer.name)
+        self.buffers[buffer.name] = buffer
+
+
+Check: TypeAlias = Callable[[Stmt, Site], None]
+
+
+def check_name(site: Site, what: str, name: str) -> None:
+    """Refuse a name that is no plain identifier."""
+    problem = name_fault(name)
+    if problem:
+        raise site.fault(f"{what}: {problem}")
+
+
+def outermost(func: Function) -> Site:
+    """The site of a function's body: scalars and parameters are in force."""
+    place = f"function {func.name!r}"
+    site = Site(place, {}, {}, set(), {}, set(), set())
+    check_name(site, "function", func.name)
+    for var in func.scalars:
+        site.bind("scalar", var, steady=True)
+    for buffer in func.buffers:
+        site.declare(buffer)
+    return site
+
+
+def visit(stmt: Stmt, site: Site, check: Check) -> None:
+    """Hand `stmt` and everything below it to `check`, parents first.
+
+    What `stmt` introduces stays in force in `site`.
+
+    Raises:
+        IRError: a name is unfit or taken, or statements nest deeper than `MAX_NESTING`.
+    """
+    if len(site.around) > MAX_NESTING:
+        raise site.fault(f"statements nest deeper than {MAX_NESTING}; flatten them")
+    check(stmt, site)
+    _descend(stmt, site, check)
+
+
+@singledispatch
+def _descend(stmt: Stmt, site: Site, check: Check) -> None:
+    """Visit what is below a statement; most have no statement below them."""
+
+
+@_descend.register
+def _seq(stmt: Seq, site: Site, check: Check) -> None:
+    for inner in stmt.stmts:
+        visit(inner, site, check)
+
+
+@_descend.register
+def _let(stmt: Let, site: Site, check: Check) -> None:
+    del check
+    used = {var.name for var in free_vars(stmt.value)}
+    site.bind("let", stmt.var, steady=used <= site.steady)
+
+
+@_descend.register
+def _alloc(stmt: Alloc, site: Site, check: Check) -> None:
+    del check
+    site.declare(stmt.buffer)
+
+
+@_descend.register
+def _for(stmt: For, site: Site, check: Check) -> None:
+    inner = site.inside(stmt, f"loop {stmt.var.name!r}")
+    inner.bind("loop", stmt.var, steady=False)
+    visit(stmt.body, inner, check)
+
+
+@_descend.register
+def _while(stmt: While, site: Site, check: Check) -> None:
+    visit(stmt.body, site.inside(stmt), check)
+
+
+@_descend.register
+def _if(stmt: If, site: Site, check: Check) -> None:
+    for branch in (stmt.then, stmt.orelse):
+        if branch is not None:
+            visit(branch, site.inside(stmt), check)
+
+
+@_descend.register
+def _block(stmt: Block, site: Site, check: Check) -> None:
+    if stmt.name in site.blocks:
+        raise site.fault(f"two blocks are called {stmt.name!r}; rename one of them")
+    site.blocks.add(stmt.name)
+    check_name(site, "block", stmt.name)
+    if stmt.init is not None:
+        visit(stmt.init, block_site(stmt, site, in_init=True), check)
+    visit(stmt.body, block_site(stmt, site), check)
+
+
+def where_site(block: Block, site: Site) -> Site:
+    """The site of a block's `where`: its axes and all that is around it."""
+    inner = site.inside(block, f"block {block.name!r}")
+    for axis in block.axes:
+        _axis(axis, inner)
+    return inner
+
+
+def block_site(block: Block, site: Site, *, in_init: bool = False) -> Site:
+    """The site of a block's body: its axes and what no loop changes.
+
+    Its `init` does not see the reduction axes.
+    """
+    inner = replace(where_site(block, site), block=block)
+    own = {axis.var.name for axis in block.axes}
+    for name in inner.variables.keys() - inner.steady - own:
+        inner.hidden[name] = (
+            "is not an axis of this block; give the block an axis of it"
+        )
+        del inner.variables[name]
+    for axis in block.axes:
+        if in_init and axis.kind == "reduction":
+            inner.hidden[axis.var.name] = "is a reduction axis, which init cannot see"
+            del inner.variables[axis.var.name]
+    return inner
+
+
+def _axis(axis: Axis, site: Site) -> None:
+    if axis.var.name in AXIS_WORDS:
+        raise site.fault(f"an axis cannot be called {axis.var.name!r}; rename it")
+    site.bind("axis", axis.var, steady=False)
+
+
+def known(var: Var, site: Site) -> None:
+    """Refuse a variable that is not in force here, or has another type here."""
+    there = site.variables.get(var.name)
+    if there is None:
+        reason = site.hidden.get(var.name, "is bound by nothing around; bind it first")
+        raise site.fault(f"{var.name!r} {reason}")
+    if there != var:
+        raise site.fault(
+            f"{var.name!r} is {there.dtype} where it is bound but used as {var.dtype}"
+        )
+
+
+def declared(buffer: Buffer, site: Site) -> None:
+    """Refuse a buffer that is not in force here, or differs from its declaration."""
+    there = site.buffers.get(buffer.name)
+    if there is None:
+        raise site.fault(
+            f"buffer {buffer.name!r} is neither a parameter nor allocated around here"
+        )
+    if there is not buffer and there != buffer:
+        raise site.fault(
+            f"buffer {buffer.name!r} is used as another buffer than was declared: "
+            f"{buffer} and {there}"
+        )
+
+
+def uses(exprs: tuple[Expr, ...]) -> set[str]:
+    """Names of the variables in some expressions."""
+    return {var.name for expr in exprs for var in free_vars(expr)}

@@ -1,0 +1,154 @@
+"""Rules for expressions that need to know where they stand, or the intrinsics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from tensorlang.errors import IRError
+from tensorlang.ir.dtypes import DType
+from tensorlang.ir.intrinsics import INTRINSICS
+from tensorlang.ir.nodes import (
+    AtomicUpdate,
+    Buffer,
+    Call,
+    Evaluate,
+    Expr,
+    LaneReduce,
+    Load,
+    Var,
+)
+from tensorlang.ir.sites import Site, declared, known
+from tensorlang.ir.visit import children
+
+MAX_DEPTH: Final = 128
+MAX_LANES: Final = 4096
+
+
+def check_expr(expr: Expr, site: Site, depth: int = 1) -> None:
+    """Check an expression and all below it against the rules of its node type.
+
+    Raises:
+        IRError: the rule that is broken, and where.
+    """
+    if depth > MAX_DEPTH:
+        raise site.fault(
+            f"an expression nests deeper than {MAX_DEPTH}; name parts of it with lets"
+        )
+    check_lanes(expr.dtype, site)
+    rule = _RULES.get(type(expr))
+    if rule is not None:
+        rule(expr, site)
+    for child in operands(expr):
+        check_expr(child, site, depth + 1)
+
+
+def operands(expr: Expr) -> Iterator[Expr]:
+    """The expressions directly below `expr`."""
+    return (child for child in children(expr) if isinstance(child, Expr))
+
+
+def check_lanes(dtype: DType, site: Site) -> None:
+    """A vector has at most `MAX_LANES` lanes."""
+    if dtype.lanes > MAX_LANES:
+        raise site.fault(f"{dtype} has too many lanes; at most {MAX_LANES}")
+
+
+def check_access(
+    buffer: Buffer, indices: tuple[Expr, ...], mask: Expr | None, site: Site
+) -> int:
+    """The lanes of an access, whose buffer is in force and whose lanes agree."""
+    declared(buffer, site)
+    counts = {index.dtype.lanes for index in indices} | {1}
+    if mask is not None:
+        counts.add(mask.dtype.lanes)
+    if len(counts) > 2:
+        raise site.fault(
+            f"an access to {buffer.name!r} mixes lanes {sorted(counts)}; "
+            "give all indices and the mask one number of lanes"
+        )
+    lanes = max((index.dtype.lanes for index in indices), default=1)
+    if mask is not None and mask.dtype.lanes > lanes:
+        raise site.fault(
+            f"an access to {buffer.name!r} of {lanes} lanes has a mask of "
+            f"{mask.dtype.lanes}; use a mask of {lanes}"
+        )
+    return lanes
+
+
+def check_operation(op: str, dtype: DType, site: Site) -> None:
+    """A folding operation is defined on the element type it folds."""
+    allowed = {
+        "float": op in ("add", "mul", "min", "max"),
+        "bool": op in ("and", "or", "xor"),
+    }.get(dtype.kind, True)
+    if not allowed:
+        raise site.fault(
+            f"{op!r} does not fold {dtype.scalar}; choose another operation"
+        )
+
+
+def check_call(call: Call, site: Site) -> None:
+    """An intrinsic exists, takes these arguments and gives this type."""
+    entry = INTRINSICS.get(call.name)
+    if entry is None:
+        raise site.fault(f"{call.name!r} is no intrinsic; see tensorlang.ir.intrinsics")
+    if len(call.args) != entry.arity:
+        raise site.fault(
+            f"{call.name} takes {entry.arity} arguments, not {len(call.args)}"
+        )
+    try:
+        result = entry.result(tuple([arg.dtype for arg in call.args]))
+    except IRError as error:
+        raise site.fault(str(error)) from None
+    if result != call.dtype:
+        raise site.fault(
+            f"{call.name} gives {result} here, but the call says {call.dtype}"
+        )
+    if call.name == "prefetch" and not isinstance(call.args[0], Load):
+        raise site.fault("prefetch takes a load, such as prefetch(x[0])")
+
+
+def check_purity(call: Call, site: Site) -> None:
+    """An intrinsic with an effect stands alone in an `Evaluate`."""
+    entry = INTRINSICS.get(call.name)
+    if entry is not None and not entry.pure:
+        raise site.fault(
+            f"{call.name} acts for its effect; let it stand alone in evaluate(...)"
+        )
+
+
+def check_evaluate(stmt: Evaluate, site: Site) -> None:
+    """An `Evaluate` may hold an impure call, at the top of its expression only."""
+    if not isinstance(stmt.expr, Call):
+        check_expr(stmt.expr, site)
+        return
+    check_call(stmt.expr, site)
+    for arg in stmt.expr.args:
+        check_expr(arg, site)
+
+
+def check_atomic(stmt: AtomicUpdate, site: Site) -> None:
+    """An atomic update folds with an operation of the element type."""
+    check_operation(stmt.op, stmt.buffer.dtype, site)
+
+
+def _load(load: Load, site: Site) -> None:
+    check_access(load.buffer, load.indices, load.mask, site)
+
+
+def _call(call: Call, site: Site) -> None:
+    check_call(call, site)
+    check_purity(call, site)
+
+
+def _lane_reduce(expr: LaneReduce, site: Site) -> None:
+    check_operation(expr.op, expr.vector.dtype, site)
+
+
+_RULES: Final[dict[type[Expr], Callable[[Any, Site], None]]] = {
+    Var: known,
+    Load: _load,
+    Call: _call,
+    LaneReduce: _lane_reduce,
+}

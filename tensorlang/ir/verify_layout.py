@@ -1,0 +1,112 @@
+"""Whether an index map sends different indices to different places."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+
+from tensorlang.errors import IRError
+from tensorlang.ir.nodes import (
+    Binary,
+    Compare,
+    Const,
+    Expr,
+    IndexMap,
+    Select,
+    Unary,
+    Var,
+)
+from tensorlang.ir.visit import free_vars
+
+MAX_EXHAUSTIVE: Final = 1 << 14
+
+_NUMPY: Final[dict[str, Callable[..., Any]]] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "floordiv": np.floor_divide,
+    "floormod": np.mod,
+    "min": np.minimum,
+    "max": np.maximum,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "shl": np.left_shift,
+    "shr": np.right_shift,
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "neg": np.negative,
+    "not": np.invert,
+    "abs": np.abs,
+}
+
+
+@lru_cache(maxsize=1024)
+def layout_fault(layout: IndexMap, shape: tuple[Expr, ...]) -> str | None:
+    """Why `layout` is no one-to-one map on `shape`; None where nothing was found.
+
+    Constant shapes of up to `MAX_EXHAUSTIVE` elements are tried element by element;
+    of others it is only asked that every index matters.
+    """
+    if len(layout.vars) != len(shape):
+        return f"takes {len(layout.vars)} indices of a buffer with {len(shape)}"
+    if len(set(layout.vars)) != len(layout.vars):
+        return "names one index twice"
+    used = frozenset[Var]().union(*(free_vars(result) for result in layout.results))
+    for var in sorted(used - set(layout.vars), key=lambda var: var.name):
+        return f"uses {var.name!r}, which is none of its indices"
+    for var, extent in zip(layout.vars, shape, strict=True):
+        if var not in used and extent != Const(1, extent.dtype):
+            return f"does not use {var.name!r}, so two elements share a place"
+    extents = [int(e.value) for e in shape if isinstance(e, Const)]
+    if len(extents) < len(shape) or not 0 < math.prod(extents) <= MAX_EXHAUSTIVE:
+        return None
+    return _collision(layout, extents)
+
+
+def _collision(layout: IndexMap, extents: list[int]) -> str | None:
+    grid = np.indices(extents, dtype=np.int64).reshape(len(extents), -1)
+    values = dict(zip(layout.vars, grid, strict=True))
+    count = math.prod(extents)
+    try:
+        with np.errstate(all="raise"):
+            places = [
+                np.broadcast_to(_evaluate(r, values), count) for r in layout.results
+            ]
+    except FloatingPointError:
+        return "divides by zero"
+    except IRError as error:
+        return str(error)
+    if any((place < 0).any() for place in places):
+        return "has places below 0"
+    if not places:
+        return None if count == 1 else "sends all elements to one place"
+    distinct = np.unique(np.stack(places), axis=1).shape[1]
+    if distinct < count:
+        return f"sends {count} elements to {distinct} places; they must all differ"
+    return None
+
+
+def _evaluate(expr: Expr, values: dict[Var, Any]) -> Any:
+    match expr:
+        case Const(value=value):
+            return np.int64(value)
+        case Var():
+            return values[expr]
+        case Unary(op=op, a=a):
+            return _NUMPY[op](_evaluate(a, values))
+        case Binary(op=op, a=a, b=b) | Compare(op=op, a=a, b=b) if op in _NUMPY:
+            return _NUMPY[op](_evaluate(a, values), _evaluate(b, values))
+        case Select(cond=cond, a=a, b=b):
+            return np.where(
+                *(_evaluate(part, values) for part in (cond, a, b)),
+            )
+    raise IRError(f"holds {type(expr).__name__}; use integer arithmetic of the indices")

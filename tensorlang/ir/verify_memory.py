@@ -1,0 +1,151 @@
+"""What a function does to its buffers: roles, and reads before any write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tensorlang.ir.nodes import (
+    Alloc,
+    AtomicUpdate,
+    Block,
+    Buffer,
+    Call,
+    Expr,
+    For,
+    Function,
+    If,
+    Load,
+    Reduce,
+    Seq,
+    Stmt,
+    Store,
+    While,
+)
+from tensorlang.ir.sites import Site
+from tensorlang.ir.verify_expr import operands
+from tensorlang.ir.visit import children, walk, writes
+
+_PLAIN_AXES = ("spatial", "reduction")
+
+
+class MemoryRules:
+    """The rules about memory, fed with statements in program order by `visit`."""
+
+    def __init__(self, func: Function) -> None:
+        self._roles = {param.buffer.name: param.role for param in func.params}
+        self._written = {
+            name for name, role in self._roles.items() if role in ("in", "inout")
+        }
+
+    def check(self, stmt: Stmt, site: Site) -> None:
+        """Check one statement, after all those that come before it.
+
+        Raises:
+            IRError: an `in` buffer is written, something is read that nothing before
+                can have written, or an `inout` is read elsewhere than it is written.
+        """
+        if isinstance(stmt, Alloc):
+            self._written.discard(stmt.buffer.name)  # a sibling may have had its name
+        for buffer in written_by(stmt):
+            self._not_an_input(buffer, site)
+        for buffer in read_by(stmt, site):
+            self._written_before(buffer, site)
+        self._written.update(buffer.name for buffer in written_by(stmt))
+        if isinstance(stmt, Block):
+            self._in_place(stmt, site)
+
+    def _not_an_input(self, buffer: Buffer, site: Site) -> None:
+        if self._roles.get(buffer.name) == "in":
+            raise site.fault(
+                f"{buffer.name!r} is an 'in' parameter and is written; "
+                "declare it Out or InOut"
+            )
+
+    def _written_before(self, buffer: Buffer, site: Site) -> None:
+        if buffer.name in self._written or _maybe_later_round(buffer, site):
+            return
+        raise site.fault(
+            f"{buffer.name!r} is read before anything wrote it; write it first"
+        )
+
+    def _in_place(self, block: Block, site: Site) -> None:
+        """A block of spatial axes reads an `inout` buffer only where it writes it."""
+        if any(axis.kind not in _PLAIN_AXES for axis in block.axes):
+            return
+        for name in sorted(
+            name for name, role in self._roles.items() if role == "inout"
+        ):
+            stored = set(_written_places(block.body, name))
+            for load in _loads(block.body):
+                if stored and load.buffer.name == name and load.indices not in stored:
+                    raise site.fault(
+                        f"block {block.name!r} updates {name!r} in place but reads "
+                        f"{load}, another element than it writes; read a copy"
+                    )
+
+
+def written_by(stmt: Stmt) -> Iterator[Buffer]:
+    """The buffers that a statement itself writes."""
+    if isinstance(stmt, Store | AtomicUpdate):
+        yield stmt.buffer
+    elif isinstance(stmt, Reduce):
+        yield from stmt.buffers
+
+
+def read_by(stmt: Stmt, site: Site) -> Iterator[Buffer]:
+    """The buffers that a statement itself reads, states without a start included."""
+    for expr in _expressions(stmt):
+        yield from (load.buffer for load in _loads(expr))
+    if isinstance(stmt, AtomicUpdate):
+        yield stmt.buffer
+    elif isinstance(stmt, Reduce) and not _starts(site):
+        yield from stmt.buffers
+
+
+def _expressions(stmt: Stmt) -> Iterator[Expr]:
+    """The expressions of a statement, not of statements below it."""
+    for child in children(stmt):
+        if isinstance(child, Expr):
+            yield child
+        elif isinstance(stmt, Block) and not isinstance(child, Stmt):
+            yield from (e for e in children(child) if isinstance(e, Expr))
+
+
+def _starts(site: Site) -> bool:
+    """Whether the block around sets the state before it folds into it."""
+    block = site.block
+    if block is None or not any(axis.kind == "reduction" for axis in block.axes):
+        return False
+    return block.init != Seq(())
+
+
+def _loads(node: Stmt | Expr) -> Iterator[Load]:
+    """The loads below a node that touch memory: a prefetch's argument does not."""
+    if isinstance(node, Call) and node.name == "prefetch":
+        return
+    if isinstance(node, Load):
+        yield node
+    below = operands(node) if isinstance(node, Expr) else children(node)
+    for child in below:
+        if isinstance(child, Expr | Stmt):
+            yield from _loads(child)
+
+
+def _written_places(body: Stmt, name: str) -> Iterator[tuple[Expr, ...]]:
+    for inner in walk(body):
+        if isinstance(inner, Store | AtomicUpdate | Reduce) and any(
+            buffer.name == name for buffer in written_by(inner)
+        ):
+            yield inner.indices
+
+
+def _maybe_later_round(buffer: Buffer, site: Site) -> bool:
+    """Whether an earlier round of a loop around may have written, then been tested."""
+    for place, outer in enumerate(site.around):
+        if isinstance(outer, For | While) and any(map(_tests, site.around[place:])):
+            return any(written.name == buffer.name for written in writes(outer))
+    return False
+
+
+def _tests(stmt: Stmt) -> bool:
+    return isinstance(stmt, If) or (isinstance(stmt, Block) and stmt.where is not None)

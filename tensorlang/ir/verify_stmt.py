@@ -1,0 +1,231 @@
+"""Rules for statements, one small function each, in a table by node type."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+from tensorlang.ir.nodes import (
+    EXECUTION_SCOPES,
+    Alloc,
+    AtomicUpdate,
+    Barrier,
+    Block,
+    Buffer,
+    Const,
+    Evaluate,
+    Expr,
+    For,
+    If,
+    Let,
+    Reduce,
+    Seq,
+    Stmt,
+    Store,
+    While,
+)
+from tensorlang.ir.sites import Site, uses, where_site
+from tensorlang.ir.verify_expr import (
+    check_access,
+    check_atomic,
+    check_evaluate,
+    check_expr,
+    check_lanes,
+)
+from tensorlang.ir.verify_layout import layout_fault
+from tensorlang.ir.visit import walk
+
+MAX_ELEMENTS: Final = 1 << 48
+MAX_EXTENT: Final = 1 << 48
+_THREAD: Final = re.compile(r"[a-z]{1,16}\.[xyz]", re.ASCII)
+
+
+def check_stmt(stmt: Stmt, site: Site) -> None:
+    """Check one statement, not what is below it, against all rules of its type.
+
+    Raises:
+        IRError: the rule that is broken, and where.
+    """
+    for rule in _RULES.get(type(stmt), ()):
+        rule(stmt, site)
+
+
+def check_sequence(stmt: Seq, site: Site) -> None:
+    """A sequence has none or several statements, so that equal text is equal trees."""
+    if len(stmt.stmts) == 1:
+        raise site.fault("a Seq of one statement; build it with seq(...)")
+
+
+def check_let(stmt: Let, site: Site) -> None:
+    """The value of a `let` is well formed."""
+    check_lanes(stmt.var.dtype, site)
+    check_expr(stmt.value, site)
+
+
+def check_alloc(stmt: Alloc, site: Site) -> None:
+    """A temporary has a sound shape and layout."""
+    check_buffer(stmt.buffer, site)
+
+
+def check_buffer(buffer: Buffer, site: Site) -> None:
+    """Dimensions are in force and not negative, the layout is one-to-one."""
+    for extent in buffer.shape:
+        check_expr(extent, site)
+    _check_size(buffer, site)
+    if buffer.layout is None:
+        return
+    problem = layout_fault(buffer.layout, buffer.shape)
+    if problem:
+        raise site.fault(f"the layout of {buffer.name!r} {problem}")
+
+
+def _check_size(buffer: Buffer, site: Site) -> None:
+    extents = [int(e.value) for e in buffer.shape if isinstance(e, Const)]
+    if any(extent < 0 for extent in extents):
+        raise site.fault(f"{buffer.name!r} has a dimension below 0: {extents}")
+    if math.prod(max(extent, 1) for extent in extents) > MAX_ELEMENTS:
+        raise site.fault(
+            f"{buffer.name!r} has {extents} elements; at most 2^48 are possible"
+        )
+
+
+def check_loop(stmt: For, site: Site) -> None:
+    """A loop counts in scalar integers, up to a possible number."""
+    if not stmt.var.dtype.is_integer or stmt.var.dtype.lanes != 1:
+        raise site.fault(
+            f"loop {stmt.var.name!r} counts in {stmt.var.dtype}; use an integer type"
+        )
+    check_expr(stmt.extent, site)
+    if isinstance(stmt.extent, Const) and stmt.extent.value > MAX_EXTENT:
+        raise site.fault(f"loop {stmt.var.name!r} runs beyond 2^48 iterations")
+
+
+def check_thread(stmt: For, site: Site) -> None:
+    """A bound loop names a thread index that no loop around it has."""
+    if stmt.kind != "bound":
+        return
+    if not _THREAD.fullmatch(stmt.thread):
+        raise site.fault(
+            f"loop {stmt.var.name!r} is bound to {stmt.thread!r}; "
+            "use an index such as 'block.x' or 'thread.y'"
+        )
+    for outer in site.around:
+        if isinstance(outer, For) and outer.thread == stmt.thread:
+            raise site.fault(
+                f"loops {outer.var.name!r} and {stmt.var.name!r} are both bound to "
+                f"{stmt.thread!r}; bind one of them to another index"
+            )
+
+
+def check_condition(stmt: While | If, site: Site) -> None:
+    """The condition of a branch or `while` is one bool."""
+    _one_bool(stmt.cond, site, type(stmt).__name__.lower())
+
+
+def _one_bool(cond: Expr, site: Site, what: str) -> None:
+    if not cond.dtype.is_bool or cond.dtype.lanes != 1:
+        raise site.fault(
+            f"the condition of {what} is {cond.dtype}; it must be one bool"
+        )
+    check_expr(cond, site)
+
+
+def check_store(stmt: Store, site: Site) -> None:
+    """A store has as many values as places, and one mask lane for each."""
+    lanes = check_access(stmt.buffer, stmt.indices, stmt.mask, site)
+    for expr in (*stmt.indices, stmt.value, *(() if not stmt.mask else (stmt.mask,))):
+        check_expr(expr, site)
+    _same_lanes(stmt.buffer, lanes, stmt.value, site)
+
+
+def _same_lanes(buffer: Buffer, lanes: int, value: Expr, site: Site) -> None:
+    if value.dtype.lanes != lanes:
+        raise site.fault(
+            f"{buffer.name!r} is written at {lanes} places with {value.dtype.lanes} "
+            f"values; splat the value or make the index a ramp"
+        )
+
+
+def check_reduce(stmt: Reduce, site: Site) -> None:
+    """A reduction has as many values as places."""
+    for expr in stmt.indices + stmt.values:
+        check_expr(expr, site)
+    for buffer, value in zip(stmt.buffers, stmt.values, strict=True):
+        lanes = check_access(buffer, stmt.indices, None, site)
+        _same_lanes(buffer, lanes, value, site)
+
+
+def check_state(stmt: Reduce, site: Site) -> None:
+    """The place of a state does not move along the axes that are folded."""
+    axes = () if site.block is None else site.block.axes
+    folded = {axis.var.name for axis in axes if axis.kind == "reduction"}
+    moving = sorted(folded & uses(stmt.indices))
+    if moving:
+        raise site.fault(
+            f"the state {stmt.buffers[0].name!r} is indexed by the reduction axis "
+            f"{moving[0]!r}; index it by spatial axes"
+        )
+
+
+def check_update(stmt: AtomicUpdate, site: Site) -> None:
+    """An atomic update has as many values as places."""
+    lanes = check_access(stmt.buffer, stmt.indices, None, site)
+    for expr in (*stmt.indices, stmt.value):
+        check_expr(expr, site)
+    _same_lanes(stmt.buffer, lanes, stmt.value, site)
+
+
+def check_axes(stmt: Block, site: Site) -> None:
+    """Each axis has an integer type, shared by its extent, and sound expressions."""
+    for axis in stmt.axes:
+        dtype = axis.var.dtype
+        if not dtype.is_integer or dtype.lanes != 1 or axis.extent.dtype != dtype:
+            raise site.fault(
+                f"axis {axis.var.name!r} of block {stmt.name!r} is {dtype} with an "
+                f"extent of {axis.extent.dtype}; use one integer type"
+            )
+        check_expr(axis.extent, site)
+        check_expr(axis.value, site)
+
+
+def check_where(stmt: Block, site: Site) -> None:
+    """The `where` of a block is one bool over its axes and the loops around."""
+    if stmt.where is not None:
+        _one_bool(stmt.where, where_site(stmt, site), f"block {stmt.name!r}")
+
+
+def check_folding(stmt: Block, site: Site) -> None:
+    """A block with reduction axes folds: it holds a `Reduce` or an `init`."""
+    folded = [axis.var.name for axis in stmt.axes if axis.kind == "reduction"]
+    holds = any(isinstance(inner, Reduce) for inner in walk(stmt.body))
+    if folded and stmt.init is None and not holds:
+        raise site.fault(
+            f"block {stmt.name!r} has the reduction axis {folded[0]!r} but no reduce "
+            "and no init; make the axis ordered, or fold with reduce(...)"
+        )
+
+
+def check_barrier(stmt: Barrier, site: Site) -> None:
+    """A barrier names a known group of threads."""
+    if stmt.scope not in ("team", *EXECUTION_SCOPES):
+        raise site.fault(
+            f"a barrier of {stmt.scope!r}; use team, {', '.join(EXECUTION_SCOPES)}"
+        )
+
+
+_RULES: Final[dict[type[Stmt], tuple[Callable[[Any, Site], None], ...]]] = {
+    Seq: (check_sequence,),
+    Let: (check_let,),
+    Alloc: (check_alloc,),
+    For: (check_loop, check_thread),
+    While: (check_condition,),
+    If: (check_condition,),
+    Store: (check_store,),
+    Reduce: (check_reduce, check_state),
+    AtomicUpdate: (check_update, check_atomic),
+    Block: (check_axes, check_where, check_folding),
+    Barrier: (check_barrier,),
+    Evaluate: (check_evaluate,),
+}
