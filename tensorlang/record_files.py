@@ -1,0 +1,232 @@
+"""Record files: JSON that people can diff, read strictly and written atomically.
+
+    <folder>/<target fingerprint>/<operator>.json
+
+Two tuners may file into one folder at once: a writer locks the file, reads what is
+there, merges, and moves a complete new file into place.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from tensorlang.errors import RecordError
+from tensorlang.workload import Workload
+
+FORMAT: Final = 1
+MAX_BYTES: Final = 16 << 20
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:+-]{0,127}")
+_SECONDS_TO_WAIT: Final = 30
+
+KnobValue: TypeAlias = bool | int | float | str
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The best configuration found for a workload on a target, and how it was measured.
+
+    Attributes:
+        workload: What was tuned.
+        target: The fingerprint of the machine it was measured on.
+        architecture: The wider class that the machine belongs to.
+        algorithm: The operator's algorithm that won.
+        schedule: The schedule function, by name.
+        knobs: Its knobs' values, by name.
+        ir: Content hash of the scheduled IR; another one on replay means stale.
+        generator: The version of tensorlang that made it.
+        seconds: Median time of a call.
+        spread: Half the interquartile range of the samples over their median.
+        default_seconds: The default configuration's time in the same run.
+        roofline: Fraction reached of the machine's limit for this work, 0 if unknown.
+        error: Largest error against the reference, in units of the gate's tolerance.
+        date: Day of the measurement, ISO 8601.
+        static: Chosen by static cost only; never outranks a measured one.
+    """
+
+    workload: Workload
+    target: str
+    architecture: str
+    algorithm: str
+    schedule: str
+    knobs: tuple[tuple[str, KnobValue], ...]
+    ir: str
+    generator: str
+    seconds: float
+    spread: float
+    default_seconds: float
+    roofline: float
+    error: float
+    date: str
+    static: bool = False
+
+    def outranks(self, other: Record) -> bool:
+        """Whether this one is to be kept of two for one workload."""
+        if self.static != other.static:
+            return other.static
+        if self.ir == other.ir:
+            return self.date >= other.date
+        return self.seconds < other.seconds
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON data; `from_json` reads it back to an equal record."""
+        return {
+            **asdict(self),
+            "workload": self.workload.to_json(),
+            "knobs": dict(self.knobs),
+        }
+
+    @classmethod
+    def from_json(cls, data: Any) -> Record:
+        """The record that `to_json` wrote.
+
+        Raises:
+            RecordError: a field is missing, unknown, of another kind or out of range.
+        """
+        if not isinstance(data, dict):
+            raise RecordError(f"a record is a JSON object, not {str(data)[:80]}")
+        unknown = data.keys() - set(cls.__dataclass_fields__)
+        if unknown:
+            raise RecordError(f"a record has no field {', '.join(sorted(unknown))}")
+        try:
+            fields = {name: read(data[name]) for name, read in _READERS.items()}
+        except KeyError as missing:
+            raise RecordError(f"a record lacks its field {missing}") from None
+        return cls(**fields)
+
+    @property
+    def order(self) -> str:
+        """What files are sorted by."""
+        return json.dumps(self.workload.to_json(), sort_keys=True)
+
+
+def _name(value: Any) -> str:
+    if not isinstance(value, str) or not _NAME.fullmatch(value):
+        raise RecordError(f"{str(value)[:80]!r} is not a name")
+    return value
+
+
+def _number(value: Any) -> float:
+    good = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not good or not math.isfinite(value) or value < 0:
+        raise RecordError(f"{str(value)[:80]!r} is not a number of at least 0")
+    return float(value)
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise RecordError(f"{str(value)[:80]!r} is neither true nor false")
+    return value
+
+
+def _knobs(value: Any) -> tuple[tuple[str, KnobValue], ...]:
+    if not isinstance(value, dict) or len(value) > 256:
+        raise RecordError(f"knobs are an object of names to values: {str(value)[:80]}")
+    for name, setting in value.items():
+        _name(name)
+        if not isinstance(setting, (bool, int, float, str)):
+            raise RecordError(f"knob {name} cannot be {str(setting)[:80]!r}")
+    return tuple(sorted(value.items()))
+
+
+_READERS: Final[dict[str, Callable[[Any], Any]]] = {
+    "workload": Workload.from_json,
+    **dict.fromkeys(("target", "architecture", "algorithm", "schedule"), _name),
+    "knobs": _knobs,
+    **dict.fromkeys(("ir", "generator", "date"), _name),
+    **dict.fromkeys(("seconds", "spread", "default_seconds"), _number),
+    **dict.fromkeys(("roofline", "error"), _number),
+    "static": _flag,
+}
+
+
+def path_of(folder: Path, target: str, operator: str) -> Path:
+    """The file that holds the records of an operator on a target."""
+    return folder / _name(target) / f"{_name(operator)}.json"
+
+
+def read(path: Path) -> list[Record]:
+    """The records of one file; none where there is no file.
+
+    Raises:
+        RecordError: the file is broken; the message names it and what is wrong.
+    """
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise RecordError(f"it is larger than {MAX_BYTES >> 20} MiB")
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(data, dict) or data.get("format") != FORMAT:
+            raise RecordError(f"it is not in record format {FORMAT}")
+        return [Record.from_json(item) for item in data["records"]]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as problem:
+        raise RecordError(
+            f"record file {path} cannot be used: {problem}; mend or remove it"
+        ) from problem
+
+
+def write(path: Path, records: Iterable[Record]) -> None:
+    """Replace the file by one with these records, sorted, in one step."""
+    ordered = sorted(records, key=lambda record: record.order)
+    lines = ",\n".join(json.dumps(r.to_json(), sort_keys=True) for r in ordered)
+    text = f'{{"format": {FORMAT}, "records": [\n{lines}\n]}}\n'
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".new")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).chmod(0o644)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the file's lock, which every writer takes.
+
+    Raises:
+        RecordError: another process has held it for half a minute.
+    """
+    from filelock import FileLock, Timeout  # noqa: PLC0415 - only writers need it
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(f"{path}.lock", timeout=_SECONDS_TO_WAIT):
+            yield
+    except Timeout:
+        raise RecordError(
+            f"record file {path} has been locked for {_SECONDS_TO_WAIT} seconds; "
+            f"if no tuner is running, remove {path}.lock"
+        ) from None
+
+
+def merge(path: Path, records: Iterable[Record]) -> int:
+    """File the records that outrank what the file holds; how many those were.
+
+    Raises:
+        RecordError: the file is broken (it is left as it is), or stays locked.
+    """
+    with locked(path):
+        held = {record.workload: record for record in read(path)}
+        kept = 0
+        for record in records:
+            old = held.get(record.workload)
+            if old is None or record.outranks(old):
+                held[record.workload] = record
+                kept += 1
+        if kept:
+            write(path, held.values())
+        return kept

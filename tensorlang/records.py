@@ -1,0 +1,171 @@
+"""What is known to be best, and where: records looked up by workload and target.
+
+Two layers: the shipped records (`results/records`) and the user's, which overlay them.
+A look-up goes from near to far and never silently to another kind of device:
+
+    exact workload -> nearest shape on this kind of machine -> same architecture -> none
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import warnings
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Final
+
+from tensorlang import record_files
+from tensorlang.errors import RecordError
+from tensorlang.record_files import Record
+from tensorlang.targets import Target
+from tensorlang.workload import Workload
+
+FOLDER_VARIABLE: Final = "TENSORLANG_RECORDS"
+_FARTHEST: Final = 6.0  # sum of |log2| over the extents; beyond it a shape is no guide
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A record that may serve a workload, and in a word or two, why this one."""
+
+    record: Record
+    reason: str
+
+
+def user_folder() -> Path:
+    """Where the user's records live; `TENSORLANG_RECORDS` points elsewhere."""
+    given = os.environ.get(FOLDER_VARIABLE)
+    if given:
+        return Path(given)
+    from platformdirs import user_data_path  # noqa: PLC0415 - keeps importing light
+
+    return user_data_path("tensorlang") / "records"
+
+
+def shipped_folder() -> Path:
+    """The records that came with the package."""
+    return Path(str(files("tensorlang.results"))) / "records"
+
+
+def folders() -> tuple[Path, Path]:
+    """The layers, strongest first."""
+    return user_folder(), shipped_folder()
+
+
+def architecture(target: Target) -> str:
+    """The class of machines whose records are a fair guess for each other's."""
+    return f"{target.arch}-{target.vector_bits}"
+
+
+@cache
+def _held(path: Path) -> tuple[Record, ...]:
+    """A file's records, read once; a broken file is named in a warning and skipped."""
+    try:
+        return tuple(record_files.read(path))
+    except RecordError as problem:
+        warnings.warn(f"{problem} (operators go on without it)", stacklevel=2)
+        return ()
+
+
+def forget() -> None:
+    """Read the files anew at the next look-up."""
+    _held.cache_clear()
+    _chosen.cache_clear()
+
+
+def candidates(workload: Workload, target: Target) -> Iterator[Choice]:
+    """The records that may serve, best guess first; a stale one's successor follows."""
+    own = _layered(target.fingerprint, workload.operator)
+    yield from _nearest(workload, own, "")
+    others = (
+        record
+        for record in _other_machines(target.fingerprint, workload.operator)
+        if record.architecture == architecture(target)
+    )
+    yield from _nearest(workload, others, f"same architecture, {architecture(target)}")
+
+
+def lookup(workload: Workload, target: Target) -> tuple[Choice, ...]:
+    """`candidates` as a tuple, remembered: a dict access after the first time."""
+    return _chosen(workload, target)
+
+
+@cache
+def _chosen(workload: Workload, target: Target) -> tuple[Choice, ...]:
+    return tuple(candidates(workload, target))
+
+
+def _layered(target: str, operator: str) -> list[Record]:
+    found: dict[Workload, Record] = {}
+    for folder in folders():
+        for record in _held(record_files.path_of(folder, target, operator)):
+            found.setdefault(record.workload, record)
+    return list(found.values())
+
+
+def _other_machines(target: str, operator: str) -> Iterator[Record]:
+    seen = {target}
+    for folder in folders():
+        if not folder.is_dir():
+            continue
+        for machine in sorted(folder.iterdir()):
+            if machine.is_dir() and machine.name not in seen:
+                seen.add(machine.name)
+                yield from _layered(machine.name, operator)
+
+
+def _nearest(
+    workload: Workload, records: Iterable[Record], where: str
+) -> Iterator[Choice]:
+    ranked = sorted(
+        ((distance(workload, r.workload), r.static, r.order, r) for r in records),
+        key=lambda entry: entry[:3],
+    )
+    for far, _, _, record in ranked:
+        if far <= _FARTHEST:
+            near = "exact" if far == 0 else f"nearest shape {record.workload.shapes}"
+            yield Choice(record, f"{near}; {where}" if where else near)
+
+
+def distance(wanted: Workload, known: Workload) -> float:
+    """How far apart two workloads are: 0 the same, infinite if not comparable.
+
+    Everything but shapes and threads must agree. Shapes count in doublings over all
+    extents, another number of threads as a quarter of one.
+    """
+    same = (
+        wanted.operator == known.operator
+        and wanted.dtypes == known.dtypes
+        and wanted.attributes == known.attributes
+        and [len(s) for s in wanted.shapes] == [len(s) for s in known.shapes]
+    )
+    if not same:
+        return math.inf
+    total = 0.0 if wanted.threads == known.threads else 0.25
+    for a, b in zip(wanted.shapes, known.shapes, strict=True):
+        for m, n in zip(a, b, strict=True):
+            total += abs(math.log2((m + 1) / (n + 1)))
+    return total
+
+
+def add(record: Record, folder: Path | None = None) -> bool:
+    """File a record in the user's folder; whether it outranked what was there.
+
+    Raises:
+        RecordError: the file is broken, which is said and left alone, or locked.
+    """
+    path = record_files.path_of(
+        folder or user_folder(), record.target, record.workload.operator
+    )
+    kept = record_files.merge(path, [record]) > 0
+    forget()
+    return kept
+
+
+def all_files(folder: Path) -> list[Path]:
+    """Every record file below a folder, sorted."""
+    return sorted(folder.glob("*/*.json")) if folder.is_dir() else []

@@ -1,0 +1,187 @@
+"""Records: filed atomically, read strictly, looked up from near to far."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import multiprocessing
+from pathlib import Path
+
+import pytest
+
+from tensorlang import record_files, records
+from tensorlang.errors import RecordError
+from tensorlang.record_files import Record
+from tensorlang.targets import Target
+from tensorlang.workload import Workload
+
+HERE = Target(cpu="amd-zen5", vector_bits=512, features=("avx512f",))
+NEIGHBOUR = dataclasses.replace(HERE, l2_bytes=2 << 20)
+OLD = dataclasses.replace(HERE, cpu="intel-haswell", vector_bits=256, features=())
+
+
+def made(
+    shape: tuple[int, ...] = (1024,),
+    seconds: float = 1e-3,
+    target: Target = HERE,
+    **changes: object,
+) -> Record:
+    record = Record(
+        workload=Workload("random.bits", (shape,), ("u32",), (("rounds", 20),), 2),
+        target=target.fingerprint,
+        architecture=records.architecture(target),
+        algorithm="direct",
+        schedule="elementwise",
+        knobs=(("lanes", 32), ("nontemporal", True)),
+        ir="ab12",
+        generator="0.1.0",
+        seconds=seconds,
+        spread=0.01,
+        default_seconds=2e-3,
+        roofline=0.5,
+        error=0.0,
+        date="2026-11-21",
+    )
+    return dataclasses.replace(record, **changes)
+
+
+@pytest.fixture(autouse=True)
+def layers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
+    found = {"user": tmp_path / "user", "shipped": tmp_path / "shipped"}
+    monkeypatch.setenv(records.FOLDER_VARIABLE, str(found["user"]))
+    monkeypatch.setattr(records, "shipped_folder", lambda: found["shipped"])
+    records.forget()
+    return found
+
+
+def test_a_record_reads_back_equal() -> None:
+    record = made()
+    assert Record.from_json(json.loads(json.dumps(record.to_json()))) == record
+
+
+def test_the_better_of_two_stays_and_static_never_outranks_measured() -> None:
+    assert records.add(made(seconds=2e-3, ir="slow"))
+    assert records.add(made(seconds=1e-3, ir="fast"))
+    assert not records.add(made(seconds=1.5e-3, ir="between"))
+    assert not records.add(made(seconds=1e-9, ir="guess", static=True))
+    (choice,) = records.lookup(made().workload, HERE)
+    assert choice.record.ir == "fast"
+    assert choice.reason == "exact"
+
+
+def test_a_new_measurement_of_the_same_kernel_replaces_the_old() -> None:
+    records.add(made(seconds=1e-3, date="2026-01-01"))
+    assert records.add(made(seconds=1.2e-3, date="2026-02-01"))
+
+
+def test_the_users_records_overlay_the_shipped(layers: dict[str, Path]) -> None:
+    records.add(made(seconds=1e-3, ir="shipped"), layers["shipped"])
+    assert records.lookup(made().workload, HERE)[0].record.ir == "shipped"
+    records.add(made(seconds=5e-3, ir="mine"))
+    assert [c.record.ir for c in records.lookup(made().workload, HERE)] == ["mine"]
+
+
+def test_look_up_goes_from_near_to_far_and_never_to_another_kind() -> None:
+    records.add(made((1000,), ir="near"))
+    records.add(made((1 << 14,), ir="far"))
+    records.add(made((1024,), target=NEIGHBOUR, ir="neighbour"))
+    records.add(made((1024,), target=OLD, ir="other"))
+    found = records.lookup(made((1024,)).workload, HERE)
+    assert [c.record.ir for c in found] == ["near", "far", "neighbour"]
+    assert found[0].reason == "nearest shape ((1000,),)"
+    assert found[2].reason == "exact; same architecture, x86_64-512"
+
+
+def test_other_types_attributes_and_distant_shapes_do_not_serve() -> None:
+    records.add(made((1 << 30,)))
+    workload = made().workload
+    assert records.lookup(workload, HERE) == ()
+    records.add(made())
+    for other in (
+        dataclasses.replace(workload, dtypes=("u64",)),
+        dataclasses.replace(workload, attributes=(("rounds", 13),)),
+        dataclasses.replace(workload, operator="random.uniform"),
+        dataclasses.replace(workload, shapes=((1024, 1),)),
+    ):
+        assert records.lookup(other, HERE) == ()
+
+
+BROKEN = {
+    "truncated": '{"format": 1, "records": [',
+    "not json": "hello",
+    "another format": '{"format": 7, "records": []}',
+    "not an object": "[]",
+    "no records": '{"format": 1}',
+    "deep": "[" * 100_000,
+    "a record that is no object": '{"format": 1, "records": [3]}',
+    "an empty record": '{"format": 1, "records": [{}]}',
+}
+
+
+@pytest.mark.parametrize("text", BROKEN.values(), ids=BROKEN.keys())
+def test_a_broken_file_is_named_and_operators_go_on(text: str) -> None:
+    path = record_files.path_of(records.user_folder(), HERE.fingerprint, "random.bits")
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    with pytest.raises(RecordError, match=r"random\.bits\.json cannot be used"):
+        record_files.read(path)
+    with pytest.warns(UserWarning, match=r"random\.bits\.json cannot be used"):
+        assert records.lookup(made().workload, HERE) == ()
+    with pytest.raises(RecordError, match="mend or remove it"):
+        records.add(made())
+    assert path.read_text() == text
+
+
+HOSTILE = [
+    ("schedule", "x */ __import__('os')"),
+    ("target", "../../etc"),
+    ("knobs", {"lanes": [1, 2]}),
+    ("knobs", {"a b": 1}),
+    ("seconds", float("nan")),
+    ("seconds", -1.0),
+    ("seconds", "1"),
+    ("static", 1),
+    ("workload", {"operator": 3}),
+    ("extra", 1),
+]
+
+
+@pytest.mark.parametrize(("field", "value"), HOSTILE)
+def test_a_hostile_field_is_refused(field: str, value: object) -> None:
+    data = made().to_json() | {field: value}
+    with pytest.raises(RecordError):
+        Record.from_json(data)
+
+
+def file_many(folder: str, first: int) -> None:
+    for number in range(first, first + 20):
+        records.add(made((number,)), Path(folder))
+
+
+def test_two_tuners_on_one_file_lose_nothing(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    writers = [
+        context.Process(target=file_many, args=(str(tmp_path), start))
+        for start in (1, 101)
+    ]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    path = record_files.path_of(tmp_path, HERE.fingerprint, "random.bits")
+    assert len(record_files.read(path)) == 40
+
+
+def test_a_failed_write_leaves_the_old_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    records.add(made(ir="old"))
+    path = record_files.path_of(records.user_folder(), HERE.fingerprint, "random.bits")
+    before = path.read_text()
+
+    def fail(*_: object) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(record_files.os, "fsync", fail)
+    with pytest.raises(OSError, match="disk full"):
+        record_files.write(path, [made(ir="new")])
+    assert path.read_text() == before
+    assert [p.suffix for p in path.parent.iterdir()].count(".new") == 0
