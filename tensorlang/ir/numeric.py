@@ -25,13 +25,13 @@ def fma(a: Array, b: Array, c: Array) -> Array:
     with np.errstate(**_QUIET):  # type: ignore[arg-type]
         if kind == np.float64:
             return _fma_f64(a, b, c)
-        wide = _sum_to_odd(a.astype(np.float64) * b.astype(np.float64), c.astype("f8"))
+        wide = sum_to_odd(a.astype(np.float64) * b.astype(np.float64), c.astype("f8"))
         if kind.itemsize == 2:
-            wide = _narrow_to_odd(wide)
+            wide = narrow_to_odd(wide)
         return wide.astype(kind)
 
 
-def _sum_to_odd(a: Array, b: Array) -> Array:
+def sum_to_odd(a: Array, b: Array) -> Array:
     """`a + b` in f64, inexact sums rounded to the neighbour with an odd last bit.
 
     Rounding to odd keeps the sticky bit, so that a second rounding to a type at least
@@ -43,7 +43,7 @@ def _sum_to_odd(a: Array, b: Array) -> Array:
     return np.where(move, np.nextafter(total, np.copysign(np.inf, error)), total)
 
 
-def _narrow_to_odd(wide: Array) -> Array:
+def narrow_to_odd(wide: Array) -> Array:
     """f64 to f32, rounded to odd."""
     near = wide.astype(np.float32)
     error = wide - near
@@ -58,11 +58,13 @@ def _fma_f64(a: Array, b: Array, c: Array) -> Array:
     plain = a * b + c
     result = np.where(np.isfinite(a) & np.isfinite(b) & ~np.isfinite(c), c, plain)
     finite = np.isfinite(a) & np.isfinite(b) & np.isfinite(c) & (a != 0) & (b != 0)
-    safe = finite.copy()
-    for size in (a, b, c, a * b):
-        safe &= np.abs(np.frexp(size)[1]) < 400
+    product, size = np.abs(a * b), np.abs(c)
+    simple = (product < size * 2.0**-60) & (size > 2.0**-900)  # the sum is c
+    safe = finite & ~simple
+    for part in (a, b, c, product):
+        safe &= np.abs(np.frexp(part)[1]) < 400
     result = np.where(safe, _fma_error_free(a, b, c), result)
-    rest = finite & ~safe
+    rest = finite & ~simple & ~safe
     for at in np.argwhere(rest):
         where = tuple(at)
         result[where] = _fma_exact(a[where], b[where], c[where])
@@ -75,7 +77,7 @@ def _fma_error_free(a: Array, b: Array, c: Array) -> Array:
     low = _product_error(a, b, high)
     middle, rest = _two_sum(c, low)
     total, tail = _two_sum(high, middle)
-    return total + _sum_to_odd(rest, tail)
+    return total + sum_to_odd(rest, tail)
 
 
 def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:

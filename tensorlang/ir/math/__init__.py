@@ -1,0 +1,53 @@
+"""The mathematical functions as arithmetic: what `exp` *is*, on every backend.
+
+`expand(call, name)` writes one call as `Let`s of plain operations: polynomials with
+explicit fma, bit tricks, and selects instead of branches, so that it vectorises. f16
+and bf16 go through f32. Error bounds stand in `tensorlang.ir.intrinsics`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from tensorlang.errors import IRError
+from tensorlang.ir.dtypes import DType, f32
+from tensorlang.ir.math import error, exponential, logarithm
+from tensorlang.ir.math.scope import Scope
+from tensorlang.ir.nodes import Call, Cast, Expr, Let, Var
+
+EXPANSIONS: Final[dict[str, Callable[..., Expr]]] = {
+    "erf": error.erf,
+    "erfinv": error.erfinv,
+    "exp": exponential.exp,
+    "exp2": exponential.exp2,
+    "expm1": exponential.expm1,
+    "log": logarithm.log,
+    "log1p": logarithm.log1p,
+    "log2": logarithm.log2,
+    "sigmoid": exponential.sigmoid,
+    "tanh": exponential.tanh,
+}
+
+
+def expand(call: Call, name: Callable[[DType], Var]) -> tuple[tuple[Let, ...], Expr]:
+    """What a call of a mathematical function stands for.
+
+    Args:
+        call: a call whose intrinsic `expands`.
+        name: makes a variable of the given type whose name nothing else uses.
+
+    Returns:
+        `Let`s in order, each used by later ones, and the value after them.
+
+    Raises:
+        IRError: the intrinsic has no expansion.
+    """
+    if call.name not in EXPANSIONS:
+        raise IRError(f"{call.name} has no expansion; it is not in {set(EXPANSIONS)}")
+    narrow = call.dtype.bits < f32.bits
+    scope = Scope(f32.vector(call.dtype.lanes) if narrow else call.dtype, name)
+    args = [scope.let(arg.cast(scope.dtype)) for arg in call.args]
+    result = scope.let(EXPANSIONS[call.name](scope, *args))
+    value = Cast(call.dtype, result) if narrow else result
+    return tuple(scope.lets), value

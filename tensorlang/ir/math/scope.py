@@ -1,0 +1,121 @@
+"""Where an expansion puts its intermediate values, and the steps that all share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from tensorlang.ir.dtypes import DType, f32, f64, i32, i64, u32, u64
+from tensorlang.ir.natives import fma
+from tensorlang.ir.nodes import (
+    Bitcast,
+    Const,
+    Expr,
+    ExprLike,
+    Let,
+    Select,
+    Var,
+    as_expr,
+    splat,
+)
+
+_INTS: Final = {"f32": (i32, u32), "f64": (i64, u64)}
+MANTISSA: Final = {"f32": 23, "f64": 52}
+BIAS: Final = {"f32": 127, "f64": 1023}
+
+
+@dataclass
+class Scope:
+    """The `Let`s of one expansion, over values of one float type (f32 or f64).
+
+    `name` makes a variable that nothing else uses, of the type it is given.
+    """
+
+    dtype: DType
+    name: Callable[[DType], Var]
+    lets: list[Let] = field(default_factory=list)
+
+    @property
+    def single(self) -> bool:
+        """Whether the type is f32 (else f64)."""
+        return self.dtype.scalar == f32
+
+    @property
+    def mantissa(self) -> int:
+        """Bits of the stored mantissa: 23 or 52."""
+        return MANTISSA[self.dtype.name]
+
+    @property
+    def bias(self) -> int:
+        """The bias of the exponent: 127 or 1023."""
+        return BIAS[self.dtype.name]
+
+    @property
+    def int(self) -> DType:
+        """The signed integers of the same width and lanes."""
+        return _INTS[self.dtype.name][0].vector(self.dtype.lanes)
+
+    @property
+    def uint(self) -> DType:
+        """The unsigned integers of the same width and lanes."""
+        return _INTS[self.dtype.name][1].vector(self.dtype.lanes)
+
+    def let(self, value: Expr) -> Var:
+        """A variable that stands for `value`."""
+        if isinstance(value, Var):
+            return value
+        var = self.name(value.dtype)
+        self.lets.append(Let(var, value))
+        return var
+
+    def const(self, value: float) -> Expr:
+        """A constant of the float type, in all lanes."""
+        return splat(Const(value, self.dtype.scalar), self.dtype.lanes)
+
+    def fma(self, a: ExprLike, b: ExprLike, c: ExprLike) -> Var:
+        """`a*b + c`, rounded once, as a variable."""
+        return self.let(fma(a, b, c))
+
+    def horner(self, x: Expr, coefficients: Sequence[float]) -> Var:
+        """The polynomial with these coefficients, highest power first."""
+        total = self.const(coefficients[0])
+        for coefficient in coefficients[1:]:
+            total = self.fma(total, x, coefficient)
+        return self.let(total)
+
+    def bits(self, x: Expr) -> Var:
+        """The bits of a float as a signed integer."""
+        return self.let(Bitcast(self.int, x))
+
+    def float(self, bits: Expr) -> Var:
+        """The float with these bits."""
+        return self.let(Bitcast(self.dtype, bits))
+
+    def power_of_two(self, exponent: Expr) -> Var:
+        """2 to an integer power within the normal range."""
+        return self.float((exponent + self.bias) << self.mantissa)
+
+    def select(self, cond: Expr, a: ExprLike, b: ExprLike) -> Var:
+        """`a` where `cond` holds, else `b`, as a variable."""
+        kind, lanes = self.dtype.scalar, self.dtype.lanes
+        return self.let(
+            Select(cond, splat(as_expr(a, kind), lanes), splat(as_expr(b, kind), lanes))
+        )
+
+    def nearest(self, x: Expr, scale: ExprLike = 1.0) -> tuple[Var, Var]:
+        """`x * scale` rounded to a whole number: as a float, and as an integer.
+
+        Adding 1.5 * 2^mantissa leaves the whole number in the low bits; it must be
+        below 2^(mantissa - 2) in size. Beyond (and for NaN) both are meaningless.
+        """
+        magic = 1.5 * 2.0**self.mantissa
+        moved = self.fma(x, scale, magic)
+        whole = self.let(moved - magic)
+        base = self.bits(self.const(magic))
+        return whole, self.let(self.bits(moved) - base)
+
+
+def widen(scope: Scope) -> Scope:
+    """A scope of f64 that adds to the same `Let`s."""
+    return Scope(f64.vector(scope.dtype.lanes), scope.name, scope.lets)

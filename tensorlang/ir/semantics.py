@@ -1,0 +1,203 @@
+"""What one scalar operation does, on NumPy arrays: the meaning that all share.
+
+`apply(node, operands)` is the value of an expression node from its children's values.
+The interpreter runs it on lanes, the simplifier folds constants with it, and the tests
+evaluate the expansions of the mathematics by it. Faults (a zero divisor, a shift by
+the width or more) are the caller's to find first; here they give any value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import singledispatch
+from typing import Final
+
+import numpy as np
+
+from tensorlang.errors import IRError
+from tensorlang.ir.dtypes import DType
+from tensorlang.ir.intrinsics import INTRINSICS
+from tensorlang.ir.nodes import (
+    Binary,
+    Bitcast,
+    Call,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    Let,
+    Select,
+    Unary,
+    Var,
+)
+from tensorlang.ir.numeric import Array, narrow_to_odd, sum_to_odd
+from tensorlang.ir.visit import children
+
+_INTEGER: Final[dict[str, Callable[[Array, Array], Array]]] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "floordiv": np.floor_divide,
+    "floormod": np.remainder,
+    "min": np.minimum,
+    "max": np.maximum,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "shl": np.left_shift,
+    "shr": np.right_shift,
+}
+_FLOAT: Final[dict[str, Callable[[Array, Array], Array]]] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.divide,
+    "min": np.fmin,
+    "max": np.fmax,
+}
+_COMPARE: Final[dict[str, Callable[[Array, Array], Array]]] = {
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+}
+
+
+def binary(op: str, dtype: DType, a: Array, b: Array) -> Array:
+    """`op` of two operands of `dtype`: integers wrap, floats are IEEE 754."""
+    table = _FLOAT if dtype.is_float else _INTEGER
+    with np.errstate(all="ignore"):
+        return table[op](a, b)
+
+
+def unary(op: str, dtype: DType, a: Array) -> Array:
+    """`neg`, `abs` or `not` of `dtype`."""
+    with np.errstate(all="ignore"):
+        if op == "neg":
+            return np.negative(a)
+        if op == "abs":
+            return np.abs(a)
+        return np.logical_not(a) if dtype.is_bool else np.invert(a)
+
+
+def compare(op: str, a: Array, b: Array) -> Array:
+    """A comparison; NaN is unequal to all and neither below nor above any."""
+    with np.errstate(all="ignore"):
+        return _COMPARE[op](a, b)
+
+
+def cast(target: DType, source: DType, a: Array) -> Array:
+    """`a` of `source` converted to `target` by value (see `tensorlang.ir.nodes`)."""
+    with np.errstate(all="ignore"):
+        if target.is_bool:
+            return np.not_equal(a, 0)
+        if source.is_float and target.is_integer:
+            return _saturated(target, a)
+        if target.name in ("f16", "bf16") and source.name not in ("f16", "bf16", "f32"):
+            return _to_half(target, a)
+        return np.asarray(a).astype(target.numpy)
+
+
+def _saturated(target: DType, a: Array) -> Array:
+    """Floats truncated into the range of an integer type; NaN becomes 0."""
+    low, high = target.limits
+    wide = np.trunc(np.asarray(a).astype(np.float64))
+    above, below = wide >= float(high) + 1, wide < float(low)
+    inside = np.where(above | below | np.isnan(wide), 0.0, wide)
+    small = inside.astype(target.numpy)
+    return np.where(above, target.numpy.type(high), np.where(below, low, small)).astype(
+        target.numpy
+    )
+
+
+def _to_half(target: DType, a: Array) -> Array:
+    """f64 or integers to f16 or bf16 with one rounding, through f64 and f32 to odd."""
+    a = np.asarray(a)
+    if a.dtype.kind == "f":
+        wide = a
+    else:
+        low = (a & a.dtype.type(0xFF)) if a.dtype.itemsize == 8 else a * 0
+        wide = sum_to_odd((a - low).astype(np.float64), low.astype(np.float64))
+    return narrow_to_odd(wide).astype(target.numpy)
+
+
+def bitcast(target: DType, a: Array) -> Array:
+    """The bits of `a` read as `target`."""
+    return np.asarray(a).view(target.numpy)
+
+
+@singledispatch
+def apply(node: Expr, operands: Sequence[Array]) -> Array:
+    """The value of `node` from the values of its children, in field order.
+
+    Raises:
+        IRError: the node is not an operation lane by lane (a load, a shuffle).
+    """
+    del operands
+    raise IRError(f"{type(node).__name__} is no operation on scalars")
+
+
+@apply.register
+def _(node: Const, operands: Sequence[Array]) -> Array:
+    del operands
+    return np.asarray(node.value).astype(node.dtype.numpy)
+
+
+@apply.register
+def _(node: Unary, operands: Sequence[Array]) -> Array:
+    return unary(node.op, node.dtype, operands[0])
+
+
+@apply.register
+def _(node: Binary, operands: Sequence[Array]) -> Array:
+    return binary(node.op, node.dtype, operands[0], operands[1])
+
+
+@apply.register
+def _(node: Compare, operands: Sequence[Array]) -> Array:
+    return compare(node.op, operands[0], operands[1])
+
+
+@apply.register
+def _(node: Select, operands: Sequence[Array]) -> Array:
+    del node
+    return np.where(operands[0], operands[1], operands[2])
+
+
+@apply.register
+def _(node: Cast, operands: Sequence[Array]) -> Array:
+    return cast(node.dtype, node.a.dtype, operands[0])
+
+
+@apply.register
+def _(node: Bitcast, operands: Sequence[Array]) -> Array:
+    return bitcast(node.dtype, operands[0])
+
+
+@apply.register
+def _(node: Call, operands: Sequence[Array]) -> Array:
+    with np.errstate(all="ignore"):
+        return INTRINSICS[node.name].numpy(*operands)
+
+
+def evaluate(expr: Expr, values: Mapping[Var, Array]) -> Array:
+    """The value of an expression without loads or vectors, given its variables."""
+    if isinstance(expr, Var):
+        return values[expr]
+    return apply(expr, [evaluate(child, values) for child in _operands(expr)])
+
+
+def _operands(expr: Expr) -> list[Expr]:
+    return [child for child in children(expr) if isinstance(child, Expr)]
+
+
+def evaluate_lets(
+    lets: Sequence[Let], result: Expr, values: Mapping[Var, Array]
+) -> Array:
+    """The value of `result` after `lets`, given the variables free in both."""
+    known = dict(values)
+    for let in lets:
+        known[let.var] = evaluate(let.value, known)
+    return evaluate(result, known)
