@@ -45,7 +45,12 @@ class ArgumentError(TensorlangError, ValueError):
 
 
 class KernelError(TensorlangError, RuntimeError):
-    """A kernel that reported a fault while running, such as an index out of range."""
+    """A kernel that reported a fault while running, such as an index out of range.
+
+    `code` is what the kernel's checks reported, of several threads or-ed.
+    """
+
+    code: int = 0
 
 
 class KeyReuseError(TensorlangError, RuntimeError):

@@ -1,0 +1,155 @@
+"""Arrays of any library on the CPU, seen as NumPy arrays over the same memory.
+
+Nothing is copied here. A library is recognised by the name of the package that an
+object's type comes from, so none is imported that the caller does not use.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorlang.errors import ArgumentError
+from tensorlang.ir.dtypes import bf16
+
+Array = NDArray[Any]
+
+_CPU_DEVICES: Final = (1, 3, 11)  # DLPack: host memory, pinned or managed by CUDA
+
+
+def kind_of(value: object) -> str:
+    """Whose array this is: `numpy`, `torch`, `jax`, or the package's name."""
+    root = type(value).__module__.partition(".")[0]
+    return "jax" if root == "jaxlib" else root
+
+
+def view(value: Any, name: str) -> Array:
+    """The array's memory as a NumPy array; `name` is what errors call it.
+
+    Raises:
+        ArgumentError: it is no array, or not one in host memory.
+    """
+    if type(value) is np.ndarray:
+        return value
+    kind = kind_of(value)
+    read = _VIEWS.get(kind)
+    if read is None:
+        read = _from_dlpack if hasattr(value, "__dlpack__") else _from_buffer
+    try:
+        return read(value, name)
+    except (TypeError, ValueError, BufferError, RuntimeError) as error:
+        if isinstance(error, ArgumentError):
+            raise
+        raise ArgumentError(
+            f"{name}: this {_type_name(value)} cannot be read in place ({error})"
+        ) from error
+
+
+def as_kind(array: Array, kind: str) -> Any:
+    """A fresh NumPy array handed over to another library, without a copy.
+
+    (JAX copies where the memory is not as aligned as it likes.)
+    """
+    return _WRAPS.get(kind, _itself)(array)
+
+
+def immutable(value: object) -> str:
+    """Why this kind of array can never be written, as a clause; empty where it can."""
+    if kind_of(value) in ("jax", "jaxlib"):
+        return "is a JAX array, which cannot be written in place"
+    if isinstance(value, np.generic):
+        return "is a NumPy scalar, which cannot be written in place"
+    return ""
+
+
+def _type_name(value: object) -> str:
+    kind = type(value)
+    module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
+    return f"{module}{kind.__qualname__}"
+
+
+def _itself(array: Array) -> Array:
+    return array
+
+
+def _from_numpy(value: Any, name: str) -> Array:
+    if isinstance(value, np.ma.MaskedArray):
+        raise ArgumentError(
+            f"{name} is a masked array, and the mask would be lost; pass its .data"
+        )
+    return np.asarray(value)
+
+
+def _from_torch(tensor: Any, name: str) -> Array:
+    torch = sys.modules["torch"]
+    if tensor.device.type != "cpu":
+        raise ArgumentError(f"{name} is on {tensor.device}; pass {name}.cpu()")
+    if tensor.requires_grad:
+        raise ArgumentError(
+            f"{name} requires a gradient, which would be lost; pass {name}.detach()"
+        )
+    if tensor.dtype == torch.bfloat16:
+        return tensor.view(torch.int16).numpy().view(bf16.numpy)  # type: ignore[no-any-return]
+    return tensor.numpy()  # type: ignore[no-any-return]
+
+
+def _to_torch(array: Array) -> Any:
+    torch = sys.modules["torch"]
+    if array.dtype.name == "bfloat16":
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_dlpack(array)
+
+
+def _from_jax(value: Any, name: str) -> Array:
+    if not hasattr(value, "devices") or kind_of(value) != "jax":
+        return _from_buffer(value, name)
+    if "Tracer" in type(value).__name__:
+        raise ArgumentError(
+            f"{name} is being traced by JAX: call kernels outside of jax.jit"
+        )
+    platforms = {device.platform for device in value.devices()}
+    if platforms != {"cpu"}:
+        where = ", ".join(sorted(platforms))
+        raise ArgumentError(f"{name} is on {where}; move it with jax.device_put")
+    return np.asarray(value)
+
+
+def _to_jax(array: Array) -> Any:
+    jax = sys.modules["jax"]
+    if array.dtype.name == "bfloat16" or array.dtype == np.bool_:
+        return jax.numpy.asarray(array)
+    return jax.dlpack.from_dlpack(array)
+
+
+def _from_dlpack(value: Any, name: str) -> Array:
+    device = value.__dlpack_device__()[0]
+    if int(device) not in _CPU_DEVICES:
+        raise ArgumentError(f"{name} is on a device that this target cannot reach")
+    return np.from_dlpack(value)
+
+
+def _from_buffer(value: Any, name: str) -> Array:
+    if hasattr(value, "__array_interface__"):
+        return np.asarray(value)
+    try:
+        return np.asarray(memoryview(value))
+    except TypeError:
+        raise ArgumentError(
+            f"{name} is a {_type_name(value)}, not an array; "
+            f"pass numpy.asarray({name}) with the right dtype"
+        ) from None
+
+
+_VIEWS: Final[dict[str, Callable[[Any, str], Array]]] = {
+    "numpy": _from_numpy,
+    "torch": _from_torch,
+    "jax": _from_jax,
+}
+_WRAPS: Final[dict[str, Callable[[Array], Any]]] = {
+    "torch": _to_torch,
+    "jax": _to_jax,
+}

@@ -1,0 +1,121 @@
+"""Memory for fresh outputs: aligned, recycled, and returned when nobody looks any more.
+
+The first touch of new memory costs a page fault per page, several times the kernel
+that fills it. So large outputs come from blocks that were touched before. `empty` gives
+a NumPy array whose base is a *lease* on a block; views of the array and DLPack exports
+all keep the lease alive, and its end puts the block back. At most `LIMIT_BYTES` lie
+idle; what comes back beyond that goes to the system.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import mmap
+import os
+import sys
+import threading
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+
+from tensorlang.runtime.arrays import Array
+
+SMALLEST: Final = 16 << 10  # below, NumPy's own allocator recycles as well
+HUGE_PAGE: Final = 2 << 20
+LIMIT_BYTES: Final = 1 << 30
+
+
+class Block:
+    """One mapping: `size` usable bytes from `address` on, aligned to a (huge) page."""
+
+    __slots__ = ("address", "mapping", "size")
+
+    def __init__(self, size: int) -> None:
+        slack = HUGE_PAGE if size >= HUGE_PAGE else 0
+        self.mapping = _map(size + slack)
+        start = ctypes.addressof(ctypes.c_char.from_buffer(self.mapping))
+        self.address = start + (-start % HUGE_PAGE if slack else 0)
+        self.size = size
+        if slack and hasattr(mmap, "MADV_HUGEPAGE"):
+            self.mapping.madvise(mmap.MADV_HUGEPAGE)
+
+
+class BufferPool:
+    """Idle blocks by size. Safe with threads, and with `fork` (memory is private)."""
+
+    def __init__(self, limit: int = LIMIT_BYTES) -> None:
+        self.limit = limit
+        self.idle_bytes = 0
+        self._idle: dict[int, list[Block]] = {}
+        # a lease may end inside these methods, by garbage collection: hence reentrant
+        self._lock = threading.RLock()
+
+    def take(self, size: int) -> Block:
+        """An idle block of this size, or a new one."""
+        with self._lock:
+            idle = self._idle.get(size)
+            if idle:
+                self.idle_bytes -= size
+                return idle.pop()
+        return Block(size)
+
+    def put(self, block: Block) -> None:
+        """Keep a block for the next one who asks, if there is room for it."""
+        with self._lock:
+            if self.idle_bytes + block.size <= self.limit:
+                self.idle_bytes += block.size
+                self._idle.setdefault(block.size, []).append(block)
+
+    def clear(self) -> None:
+        """Give all idle memory back to the system."""
+        with self._lock:
+            self._idle.clear()
+            self.idle_bytes = 0
+
+    def renew_lock(self) -> None:
+        """In a forked child: the lock may be held by a thread that is not here."""
+        self._lock = threading.RLock()
+
+
+POOL: Final = BufferPool()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=POOL.renew_lock)
+
+
+def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """An unwritten, row-major array, in recycled memory where it is large."""
+    size = math.prod(shape) * dtype.itemsize
+    if size < SMALLEST:
+        return np.empty(shape, dtype)
+    block = POOL.take(size_class(size))
+    lease = _lease_type(block.size).from_address(block.address)
+    lease.block = block
+    return np.ndarray(shape, dtype, lease)
+
+
+def size_class(size: int) -> int:
+    """`size` rounded up to one of eight steps between powers of two."""
+    step = max(4096, 1 << max(0, size.bit_length() - 4))
+    return -(-size // step) * step
+
+
+@cache
+def _lease_type(size: int) -> Any:
+    """A buffer of `size` bytes that puts its block back at the end of its life."""
+
+    def end(
+        self: Any, put: Any = POOL.put, finalizing: Any = sys.is_finalizing
+    ) -> None:
+        if not finalizing():
+            put(self.block)
+
+    fields = {"__slots__": ("block",), "__del__": end, "__doc__": "A lease."}
+    return type("Lease", (ctypes.c_char * size,), fields)
+
+
+def _map(size: int) -> mmap.mmap:
+    if hasattr(mmap, "MAP_ANONYMOUS"):
+        return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    return mmap.mmap(-1, size)

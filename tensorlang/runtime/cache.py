@@ -1,0 +1,203 @@
+r"""The cache on disk: object code and what belongs to it, one file an entry.
+
+It lives in the user's cache directory (`TENSORLANG_CACHE` points elsewhere), which must
+belong to the user and be closed to all others, for what it holds gets executed; where
+it is not, caching is off, and one warning says so. An entry is
+
+    tensorlang cache 1 <sha256 of the rest>\n <header: JSON>\n <blobs>
+
+written to a temporary file and renamed, so that concurrent writers never mix. A file
+that is torn, altered or of something else is ignored with a warning, and rebuilt.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import stat
+import sys
+import threading
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+VARIABLE: Final = "TENSORLANG_CACHE"
+LIMIT_BYTES: Final = 1 << 30
+_MAGIC: Final = b"tensorlang cache 1 "
+_SUFFIX: Final = ".tlc"
+# what decides which code comes out of a definition: the packages that make it
+_GENERATORS: Final = (
+    "ir", "scheduling", "codegen", "runtime", "templates", "schedules", "ops",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One thing cached: a header that JSON can hold, and named bytes."""
+
+    header: Mapping[str, Any]
+    blobs: Mapping[str, bytes]
+
+
+def key_of(*parts: str) -> str:
+    """The key of something made from these parts by this version of everything."""
+    digest = hashlib.sha256()
+    for part in (*parts, _versions()):
+        digest.update(f"{len(part)}:{part}".encode())
+    return digest.hexdigest()
+
+
+def load(key: str) -> Entry | None:
+    """The entry of this key; None where there is none that is sound."""
+    folder = directory()
+    if folder is None:
+        return None
+    path = folder / (key + _SUFFIX)
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return None
+    try:
+        return _decode(key, data)
+    except (ValueError, KeyError, TypeError) as error:
+        warnings.warn(
+            f"cache file {path} is not usable ({error}); it is ignored and rebuilt",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return None
+
+
+def save(key: str, entry: Entry) -> None:
+    """File an entry; a full or read-only disk only means that it is not filed."""
+    folder = directory()
+    if folder is None:
+        return
+    name = f"{key}.{os.getpid()}.{threading.get_ident()}.tmp"
+    temporary = folder / name
+    try:
+        temporary.write_bytes(_encode(key, entry))
+        temporary.replace(folder / (key + _SUFFIX))
+    except OSError:
+        temporary.unlink(missing_ok=True)
+
+
+def directory() -> Path | None:
+    """The folder in use, made where it is missing; None where caching is off."""
+    return _usable(os.environ.get(VARIABLE) or None)
+
+
+@cache
+def _usable(asked: str | None) -> Path | None:
+    path = Path(asked) if asked else _default()
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        reason = _refusal(path)
+    except OSError as error:
+        reason = str(error)
+    if reason:
+        warnings.warn(
+            f"kernels are not cached: {path} {reason}; "
+            f"repair it or set {VARIABLE} to a folder of your own",
+            RuntimeWarning,
+            stacklevel=4,
+        )
+        return None
+    _prune(path)
+    return path
+
+
+def _default() -> Path:
+    from platformdirs import user_cache_path  # noqa: PLC0415 - not where it is given
+
+    return user_cache_path("tensorlang", appauthor=False) / "kernels"
+
+
+def _refusal(path: Path) -> str:
+    """Why code from this folder may not be run; empty where it may."""
+    if not hasattr(os, "getuid"):
+        return ""
+    status = path.stat()
+    if not stat.S_ISDIR(status.st_mode):
+        return "is no directory"
+    if status.st_uid != os.getuid():
+        return f"belongs to user {status.st_uid}, not to you (user {os.getuid()})"
+    if status.st_mode & 0o077:
+        return f"is open to others (mode {status.st_mode & 0o777:o}, not 700)"
+    return ""
+
+
+def _prune(folder: Path) -> None:
+    """Drop the files that were not used for longest, down to half of the limit."""
+    with os.scandir(folder) as entries:
+        files = [(e.stat().st_mtime, e.stat().st_size, e.path) for e in entries]
+    total = sum(size for _, size, _ in files)
+    if total <= LIMIT_BYTES:
+        return
+    for _, size, path in sorted(files):
+        Path(path).unlink(missing_ok=True)
+        total -= size
+        if total <= LIMIT_BYTES // 2:
+            break
+
+
+def _encode(key: str, entry: Entry) -> bytes:
+    sizes = {name: len(blob) for name, blob in entry.blobs.items()}
+    header = json.dumps({"key": key, "sizes": sizes, "header": entry.header})
+    rest = b"\n".join([header.encode(), b"".join(entry.blobs.values())])
+    return _MAGIC + hashlib.sha256(rest).hexdigest().encode() + b"\n" + rest
+
+
+def _decode(key: str, data: bytes) -> Entry:
+    """The entry in a file's bytes; ValueError says what is wrong with them."""
+    first, _, rest = data.partition(b"\n")
+    if not first.startswith(_MAGIC):
+        raise ValueError("it is no cache entry")
+    if hashlib.sha256(rest).hexdigest().encode() != first[len(_MAGIC) :]:
+        raise ValueError("its checksum does not match: it is torn or was altered")
+    line, _, payload = rest.partition(b"\n")
+    head = json.loads(line)
+    if head["key"] != key:
+        raise ValueError("it belongs to another key")
+    blobs, at = {}, 0
+    for name, size in head["sizes"].items():
+        blobs[name] = payload[at : at + size]
+        at += size
+    return Entry(head["header"], blobs)
+
+
+@cache
+def _versions() -> str:
+    """Python, NumPy, the platform, and a stamp of the code that generates code."""
+    system = f"{sys.platform} {platform.machine()}"
+    python = f"{sys.implementation.cache_tag} {system}"
+    return f"{python} numpy {np.__version__} generator {_stamp()}"
+
+
+def _stamp() -> str:
+    """Sizes and times of the generating modules: editing one invalidates entries."""
+    rows: list[str] = []
+    for package in _GENERATORS:
+        spec = find_spec(f"tensorlang.{package}")
+        if spec and spec.origin:
+            rows.extend(_stamps(str(Path(spec.origin).parent)))
+    return hashlib.sha256("\n".join(sorted(rows)).encode()).hexdigest()
+
+
+def _stamps(folder: str) -> Iterator[str]:
+    """A row for each source file below a folder."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.endswith((".py", ".j2")):
+                status = entry.stat()
+                yield f"{entry.path} {status.st_size} {status.st_mtime_ns}"
+            elif entry.is_dir():
+                yield from _stamps(entry.path)

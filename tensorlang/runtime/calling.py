@@ -1,0 +1,251 @@
+"""The careful way to call a kernel: whatever the emitted wrapper does not take.
+
+Arrays of other libraries, views that are not contiguous, overlapping buffers, NumPy
+scalars, and every mistake, each with a sentence that says what to do. It costs some
+ten microseconds a call.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import operator
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from tensorlang.errors import ArgumentError, DTypeError, ShapeError
+from tensorlang.ir.dtypes import DType
+from tensorlang.runtime.arrays import Array, immutable, view
+from tensorlang.runtime.signature import (
+    BufferSpec,
+    ScalarSpec,
+    Signature,
+    evaluate,
+    show_dim,
+)
+
+_OVERLAP_WORK: Final = 10_000  # how hard NumPy looks for a common element
+
+
+@dataclass(slots=True)
+class Call:
+    """Arguments as a kernel takes them, and the arrays to copy back afterwards."""
+
+    arrays: list[Array]
+    scalars: dict[str, Any]
+    back: list[tuple[Array, Array]] = field(default_factory=list)
+
+
+def run(signature: Signature, entry: Callable[[int], int], args: Sequence[Any]) -> int:
+    """Call a kernel's `run` entry; returns its fault code.
+
+    Raises:
+        ArgumentError: a wrong number of arguments, something that is no array, a
+            read-only array that would be written, two written arrays that overlap.
+        DTypeError: an array of another element type.
+        ShapeError: a shape that does not fit the kernel or the other shapes.
+    """
+    call = prepare(signature, args)
+    block = (ctypes.c_uint64 * (signature.slots + 1))()
+    for slot, array in enumerate(call.arrays):
+        block[slot] = array.ctypes.data
+    for slot, scalar in enumerate(signature.scalars, len(call.arrays)):
+        block[slot] = _bits(scalar, call.scalars[scalar.name])
+    code = entry(ctypes.addressof(block))
+    for target, source in call.back:
+        np.copyto(target, source)
+    return code
+
+
+def prepare(signature: Signature, args: Sequence[Any]) -> Call:
+    """Check the arguments and bring them into the form that the kernel expects."""
+    expected = len(signature.buffers) + len(signature.free)
+    if len(args) != expected:
+        names = [b.name for b in signature.buffers] + [s.name for s in signature.free]
+        raise ArgumentError(
+            f"{signature.name} takes {expected} arguments ({', '.join(names)}), "
+            f"got {len(args)}"
+        )
+    given = [
+        _array(signature, spec, arg)
+        for spec, arg in zip(signature.buffers, args, strict=False)
+    ]
+    scalars = {
+        spec.name: scalar(signature.name, spec, arg)
+        for spec, arg in zip(signature.free, args[len(given) :], strict=True)
+    }
+    bind(signature, [array.shape for array in given], scalars)
+    call = Call(given, scalars)
+    _separate_written(signature, call)
+    _make_contiguous(signature, call)
+    _separate_inputs(signature, call)
+    return call
+
+
+def _array(signature: Signature, spec: BufferSpec, arg: Any) -> Array:
+    where = f"{signature.name}: {spec.name}"
+    if spec.written and (reason := immutable(arg)):
+        raise ArgumentError(f"{where} {reason}; pass a NumPy array")
+    array = view(arg, where)
+    if array.dtype != spec.numpy or not array.dtype.isnative:
+        raise DTypeError(f"{where} has dtype {array.dtype}; it must be {spec.numpy}")
+    if spec.written and not array.flags.writeable:
+        raise ArgumentError(
+            f"{where} is read-only, and the kernel writes it; pass a writable array"
+        )
+    if spec.written and any(
+        stride == 0 and size > 1
+        for stride, size in zip(array.strides, array.shape, strict=True)
+    ):
+        raise ArgumentError(
+            f"{where} is a broadcast view whose elements share memory, "
+            f"and the kernel writes it; pass an array of its own"
+        )
+    return array
+
+
+def bind(
+    signature: Signature,
+    shapes: Sequence[tuple[int, ...] | None],
+    scalars: dict[str, Any],
+) -> None:
+    """Find the scalars that shapes give, and check every dimension against them.
+
+    `scalars` are the known ones, added to in place; a shape of None is not there yet.
+
+    Raises:
+        ShapeError: a rank or a dimension that does not fit; names both sides.
+    """
+    origin: dict[str, str] = {}
+    for spec, shape in zip(signature.buffers, shapes, strict=True):
+        if shape is None:
+            continue
+        if len(shape) != len(spec.shape):
+            raise ShapeError(
+                f"{signature.name}: {spec.name} has shape {shape}; "
+                f"it must have {len(spec.shape)} dimensions: {spec}"
+            )
+        for dim, size in zip(spec.shape, shape, strict=True):
+            if isinstance(dim, str) and dim not in scalars:
+                scalars[dim] = size
+                origin[dim] = spec.name
+    for spec, shape in zip(signature.buffers, shapes, strict=True):
+        if shape is not None:
+            _check_shape(signature, spec, shape, scalars, origin)
+
+
+def _check_shape(
+    signature: Signature,
+    spec: BufferSpec,
+    shape: tuple[int, ...],
+    scalars: dict[str, Any],
+    origin: dict[str, str],
+) -> None:
+    for axis, (dim, size) in enumerate(zip(spec.shape, shape, strict=True)):
+        wanted = evaluate(dim, scalars)
+        if size == wanted:
+            continue
+        because = "" if isinstance(dim, int) else f" ({show_dim(dim)}"
+        if because:
+            source = origin.get(dim, "") if isinstance(dim, str) else ""
+            because += f", as in {source})" if source else ")"
+        raise ShapeError(
+            f"{signature.name}: {spec.name} has shape {shape}; "
+            f"dimension {axis} must be {wanted}{because}"
+        )
+
+
+def scalar(kernel: str, spec: ScalarSpec, value: Any) -> Any:
+    """A scalar argument as a Python number of the right kind and range.
+
+    Raises:
+        DTypeError: it is no number of that kind, or its type cannot hold it.
+    """
+    dtype = DType(spec.dtype)
+    where = f"{kernel}: {spec.name}"
+    if dtype.is_float:
+        try:
+            return float(value)
+        except (TypeError, ValueError):
+            raise DTypeError(f"{where} must be a number, not {value!r}") from None
+    try:
+        number = operator.index(value)
+    except TypeError:
+        if isinstance(value, np.bool_):
+            number = int(value)
+        else:
+            raise DTypeError(f"{where} must be a whole number, not {value!r}") from None
+    low, high = dtype.limits
+    if not low <= number <= high:
+        raise DTypeError(f"{where} is {number}; {dtype} holds {low} to {high}")
+    return number
+
+
+def _bits(spec: ScalarSpec, value: Any) -> int:
+    """A scalar's bits, as the low end of an 8-byte slot."""
+    dtype = DType(spec.dtype)
+    if dtype.name == "f64":
+        return int(struct.unpack("<Q", struct.pack("<d", value))[0])
+    if dtype.is_float:
+        with np.errstate(over="ignore"):
+            raw = np.asarray(value).astype(dtype.numpy).tobytes()
+        return int.from_bytes(raw, "little")
+    return int(value) & ((1 << dtype.bits) - 1)
+
+
+def _separate_written(signature: Signature, call: Call) -> None:
+    """Refuse two written arrays with a common element: neither order is right."""
+    written = [i for i, spec in enumerate(signature.buffers) if spec.written]
+    for position, i in enumerate(written):
+        for j in written[position + 1 :]:
+            if _share(call.arrays[i], call.arrays[j]):
+                a, b = signature.buffers[i].name, signature.buffers[j].name
+                raise ArgumentError(
+                    f"{signature.name}: {a} and {b} overlap, and both are written; "
+                    f"pass arrays of their own"
+                )
+
+
+def _make_contiguous(signature: Signature, call: Call) -> None:
+    """Row-major, aligned copies of what is not; written ones are copied back."""
+    for i, spec in enumerate(signature.buffers):
+        array = call.arrays[i]
+        if array.flags.c_contiguous and array.flags.aligned:
+            continue
+        if spec.role == "out":
+            call.arrays[i] = np.empty(array.shape, array.dtype)
+        else:
+            call.arrays[i] = np.array(array, order="C", copy=True)
+        if spec.written:
+            call.back.append((array, call.arrays[i]))
+
+
+def _separate_inputs(signature: Signature, call: Call) -> None:
+    """Copy an input that a written array overlaps, unless the kernel allows it."""
+    for i, out in enumerate(signature.buffers):
+        if not out.written:
+            continue
+        for j, spec in enumerate(signature.buffers):
+            if spec.written or not _touch(call.arrays[i], call.arrays[j]):
+                continue
+            a, b = call.arrays[i], call.arrays[j]
+            same = a.ctypes.data == b.ctypes.data and a.shape == b.shape
+            if not (same and a.dtype == b.dtype and (i, j) in signature.aliases):
+                call.arrays[j] = b.copy()
+
+
+def _touch(a: Array, b: Array) -> bool:
+    """Whether the address ranges of two contiguous arrays overlap."""
+    first, second = a.ctypes.data, b.ctypes.data
+    return first < second + b.nbytes and second < first + a.nbytes
+
+
+def _share(a: Array, b: Array) -> bool:
+    """Whether two arrays have an element in common; where unsure, they do."""
+    try:
+        return bool(np.shares_memory(a, b, _OVERLAP_WORK))  # type: ignore[arg-type]
+    except np.exceptions.TooHardError:
+        return True

@@ -1,0 +1,255 @@
+"""A built kernel: callable, and open about what it is."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from operator import itemgetter
+from typing import Any, Final, NoReturn
+
+import numpy as np
+
+from tensorlang.errors import ArgumentError, KernelError
+from tensorlang.ir.dtypes import DType
+from tensorlang.ir.nodes import Function
+from tensorlang.runtime import arrays, buffers, calling, llvm, pool, wrapper
+from tensorlang.runtime.signature import Signature, evaluate
+from tensorlang.targets import Target
+
+_INSTRUCTION: Final = re.compile(r"^\s+([a-z][\w.]*)", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """What building made: all of it is plain data, so it can be cached on disk.
+
+    `ir` is the text of the function that was built, `lowered` of what codegen made of
+    it, `source` the LLVM IR printed from that, `trace` the schedule's steps.
+    """
+
+    signature: Signature
+    object_code: bytes
+    ir: str = ""
+    lowered: str = ""
+    source: str = ""
+    trace: str = ""
+
+
+class Kernel:
+    """A function compiled for a target and loaded.
+
+    Call it with its buffers in order, then its free scalars: `kernel(x, w, y)`; the
+    arrays are written in place, and the `out` ones returned. Or leave the `out` buffers
+    away, and they are made: `y = kernel(x, w)`, in the kind of the first array (torch
+    tensors give torch tensors); or name them: `kernel(x, w, out=y)`. A scalar that
+    only the shape of a fresh output would give is passed by name.
+
+    Arrays may come from NumPy, or from anything in host memory that speaks DLPack or
+    NumPy's array interface; none is copied, except where it is not contiguous or where
+    an input overlaps an output.
+
+    Attributes:
+        name: of the function.
+        target: what it was built for.
+        signature: buffers and scalars, in calling order.
+        launch: the fastest call: all buffers and free scalars by position, no result.
+
+    Raises (when called):
+        ArgumentError, DTypeError, ShapeError: arguments that do not fit.
+        KernelError: the kernel's own checks failed, such as an index out of range.
+    """
+
+    def __init__(self, artifact: Artifact, target: Target) -> None:
+        self.name: Final = artifact.signature.name
+        self.target: Final = target
+        self.signature: Final = artifact.signature
+        self.artifact: Final = artifact
+        signature = artifact.signature
+        library = llvm.link(
+            artifact.object_code,
+            wrapper.exports(signature),
+            pool.symbols() | wrapper.imports(signature),
+        )
+        run = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
+        self._library = library
+        self._entry: Callable[[int], int] = run(library[f"{self.name}.run"])
+        self.launch: Callable[..., Any] = self._slow
+        if wrapper.has_fast_path(signature):
+            address = library[f"{self.name}.call"]
+            self.launch = wrapper.native_function(
+                signature, address, self._slow, self._fault, library
+            )
+        self._arity: Final = len(signature.buffers) + len(signature.free)
+        self._written = itemgetter(*signature.outs) if signature.outs else _nothing
+        self._only_out = signature.outs[0] if len(signature.outs) == 1 else None
+        self._static = _static_outputs(signature)
+
+    def __call__(self, *args: Any, out: Any = None, **scalars: Any) -> Any:
+        """Run; returns the `out` arrays: one, a tuple of several, or None."""
+        if not scalars:
+            if out is None and len(args) == self._arity:
+                self.launch(*args)
+                return self._written(args)
+            if len(args) == self._arity - 1 and self._only_out is not None:
+                at = self._only_out
+                if out is not None and type(out) is not tuple:
+                    self.launch(*args[:at], out, *args[at:])
+                    return out
+        complete = self._complete(args, out, scalars)
+        self.launch(*complete)
+        if out is not None:
+            return out
+        result: Any = self._written(complete)
+        kind = arrays.kind_of(args[0]) if args else "numpy"
+        if kind in ("numpy", "builtins"):
+            return result
+        if len(self.signature.outs) == 1:
+            return arrays.as_kind(result, kind)
+        return tuple(arrays.as_kind(array, kind) for array in result)
+
+    def __repr__(self) -> str:
+        return f"<Kernel {self.signature} for {self.target.name}>"
+
+    # ------------------------------------------------------------ what it is
+
+    @property
+    def source(self) -> str:
+        """The LLVM IR that codegen printed."""
+        return self.artifact.source
+
+    @property
+    def trace(self) -> str:
+        """The schedule's steps, one a line; empty where none was given."""
+        return self.artifact.trace
+
+    @cached_property
+    def ir(self) -> Function:
+        """The function that was built, as IR."""
+        from tensorlang.ir.parser import parse  # noqa: PLC0415 - rarely asked for
+
+        return parse(self.artifact.ir)
+
+    @cached_property
+    def lowered(self) -> Function:
+        """The same function as codegen lowered it: what `source` prints."""
+        from tensorlang.ir.parser import parse  # noqa: PLC0415 - rarely asked for
+
+        return parse(self.artifact.lowered)
+
+    @cached_property
+    def asm(self) -> str:
+        """The host's assembly of the kernel, without the call wrapper."""
+        return llvm.assembly(self.artifact.source)
+
+    @cached_property
+    def resources(self) -> Mapping[str, int]:
+        """Bytes of object code, instructions, and bytes of stack of the kernel."""
+        stack = re.findall(r"sub[q]?\s+\$(\d+), %rsp", self.asm)
+        return {
+            "object_bytes": len(self.artifact.object_code),
+            "instructions": len(_INSTRUCTION.findall(self.asm)),
+            "stack_bytes": max(map(int, stack), default=0),
+        }
+
+    @cached_property
+    def cost(self) -> Any:
+        """Operations and bytes that a run needs, counted from the IR."""
+        from tensorlang.ir import cost  # noqa: PLC0415 - rarely asked for
+
+        return cost.cost(self.ir)
+
+    # ------------------------------------------------------------- the calls
+
+    def _slow(self, *args: Any) -> None:
+        """The careful call, which takes what the emitted wrapper does not."""
+        code = calling.run(self.signature, self._entry, args)
+        if code:
+            self._fault(code)
+
+    def _fault(self, code: int) -> NoReturn:
+        if code == wrapper.OUT_OF_MEMORY:
+            raise MemoryError(f"{self.name}: there is no memory for its temporaries")
+        error = KernelError(
+            f"{self.name} reported fault {code}: a check on its data failed"
+        )
+        error.code = code
+        raise error
+
+    def _complete(
+        self, args: tuple[Any, ...], out: Any, named: Mapping[str, Any]
+    ) -> list[Any]:
+        """All arguments in order: outputs given or made, named scalars put in place."""
+        signature = self.signature
+        count = len(signature.buffers) - len(signature.outs)
+        complete = list(args[:count])
+        for position, output in zip(
+            signature.outs, self._outputs(args[:count], out, named), strict=True
+        ):
+            complete.insert(position, output)
+        complete.extend(args[count:])
+        for scalar in signature.free[len(args) - count :]:
+            if scalar.name not in named:
+                break
+            complete.append(named[scalar.name])
+        return complete
+
+    def _outputs(
+        self, inputs: tuple[Any, ...], out: Any, named: Mapping[str, Any]
+    ) -> Any:
+        outs = self.signature.outs
+        if out is not None:
+            given = out if isinstance(out, tuple) else (out,)
+            if len(given) != len(outs):
+                raise ArgumentError(
+                    f"{self.name} has {len(outs)} outputs, got {len(given)} in out="
+                )
+            return given
+        if self._static is not None:
+            return [buffers.empty(shape, dtype) for shape, dtype in self._static]
+        dtypes = [self.signature.buffers[position].numpy for position in outs]
+        return map(buffers.empty, self._shapes(inputs, named), dtypes)
+
+    def _shapes(
+        self, inputs: tuple[Any, ...], named: Mapping[str, Any]
+    ) -> list[tuple[int, ...]]:
+        """The shapes of fresh outputs, from those of the inputs and named scalars."""
+        signature = self.signature
+        given = iter(inputs)
+        shapes: list[tuple[int, ...] | None] = []
+        for spec in signature.buffers:
+            array: Any = None if spec.role == "out" else next(given, None)
+            shapes.append(None if array is None else np.shape(array))
+        scalars = dict(named)
+        calling.bind(signature, shapes, scalars)
+        try:
+            return [
+                tuple(evaluate(dim, scalars) for dim in signature.buffers[i].shape)
+                for i in signature.outs
+            ]
+        except KeyError as error:
+            raise ArgumentError(
+                f"{self.name}: no input's shape gives {error.args[0]}; "
+                f"pass {error.args[0]}= or out="
+            ) from None
+
+
+def _nothing(_args: object) -> None:
+    return None
+
+
+def _static_outputs(
+    signature: Signature,
+) -> list[tuple[tuple[int, ...], np.dtype[Any]]] | None:
+    """Shapes and dtypes of the outputs where no scalar is needed to know them."""
+    found = []
+    for i in signature.outs:
+        spec = signature.buffers[i]
+        try:
+            shape = tuple(evaluate(dim, {}) for dim in spec.shape)
+        except KeyError:
+            return None
+        found.append((shape, DType(spec.dtype).numpy))
+    return found

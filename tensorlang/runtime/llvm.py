@@ -1,0 +1,208 @@
+"""LLVM on the host: text to optimised object code, and object code to addresses.
+
+Modules are textual LLVM IR. `compile_modules` links, optimises and emits them as one
+relocatable object; `link` loads such an object, fresh or from the cache, through
+LLJIT. Our loops are already tiled, unrolled and vectorised by their schedule, so the
+passes that would do it again are off.
+
+LLVM is loaded at the first use, and always used under one lock, which is also held
+across `fork`, so that a child never inherits a compiler stopped half-way.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, wraps
+from typing import Any, Final, ParamSpec, TypeVar
+
+from tensorlang.errors import CodegenError
+
+SPEED: Final = 3  # of LLVM's -O levels
+_LOCK: Final = threading.RLock()
+_NUMBERS: Final = itertools.count()
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_LOCK.acquire,
+        after_in_parent=_LOCK.release,
+        after_in_child=_LOCK.release,
+    )
+
+
+def _locked(function: Callable[P, R]) -> Callable[P, R]:
+    """`function`, run by one thread at a time."""
+
+    @wraps(function)
+    def alone(*args: P.args, **kwargs: P.kwargs) -> R:
+        with _LOCK:
+            return function(*args, **kwargs)
+
+    return alone
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """Object code for the host, and the seconds that went into it."""
+
+    object_code: bytes
+    parse_seconds: float
+    optimise_seconds: float
+    emit_seconds: float
+
+
+class Library:
+    """Code loaded into this process; unloaded when nothing refers to it any more."""
+
+    __slots__ = ("_tracker", "addresses")
+
+    def __init__(self, tracker: Any, addresses: Mapping[str, int]) -> None:
+        self._tracker = tracker
+        self.addresses = dict(addresses)
+
+    def __getitem__(self, symbol: str) -> int:
+        return self.addresses[symbol]
+
+
+@_locked
+def versions() -> str:
+    """LLVM's version, the host CPU as LLVM names it, and its features.
+
+    Object code is reusable exactly where this text is the same.
+    """
+    binding = _binding()
+    number = ".".join(map(str, binding.llvm_version_info))
+    return f"llvm {number} {binding.get_host_cpu_name()} {_features()} O{SPEED}"
+
+
+@_locked
+def compile_modules(*texts: str) -> Compiled:
+    """One object out of LLVM IR texts that refer to each other's functions.
+
+    Raises:
+        CodegenError: LLVM refuses a text; the message holds LLVM's own words and the
+            line of the text that it points to.
+    """
+    start = time.perf_counter()
+    module = _parse(texts)
+    parsed = time.perf_counter()
+    _optimise(module)
+    optimised = time.perf_counter()
+    code = _machine().emit_object(module)
+    done = time.perf_counter()
+    return Compiled(code, parsed - start, optimised - parsed, done - optimised)
+
+
+@_locked
+def assembly(*texts: str) -> str:
+    """The host's assembly of the same modules, for people to read."""
+    module = _parse(texts)
+    _optimise(module)
+    return str(_machine().emit_assembly(module))
+
+
+@_locked
+def optimised(*texts: str) -> str:
+    """The LLVM IR that the optimiser hands to code generation."""
+    module = _parse(texts)
+    _optimise(module)
+    return str(module)
+
+
+@_locked
+def link(
+    object_code: bytes,
+    exports: Sequence[str],
+    imports: Mapping[str, int] | None = None,
+) -> Library:
+    """Load object code; `imports` are addresses of symbols that it leaves open.
+
+    Whatever else it leaves open is looked up in this process (libc, CPython).
+
+    Raises:
+        CodegenError: the object is broken or a symbol is nowhere to be found.
+    """
+    builder = _binding().JITLibraryBuilder()
+    builder.add_object_img(object_code).add_current_process()
+    for name, address in (imports or {}).items():
+        builder.import_symbol(name, address)
+    for name in exports:
+        builder.export_symbol(name)
+    try:
+        tracker = builder.link(_engine(), f"tensorlang-{next(_NUMBERS)}")
+    except RuntimeError as error:
+        raise CodegenError(f"LLVM could not link {exports[0]}: {error}") from error
+    return Library(tracker, {name: tracker[name] for name in exports})
+
+
+def _parse(texts: Sequence[str]) -> Any:
+    binding = _binding()
+    context = binding.create_context()
+    modules = []
+    for text in texts:
+        try:
+            module = binding.parse_assembly(text, context)
+            module.verify()
+        except RuntimeError as error:
+            raise CodegenError(f"LLVM refuses the generated text: {error}") from error
+        modules.append(module)
+    first, *others = modules
+    for other in others:
+        first.link_in(other)
+    return first
+
+
+def _optimise(module: Any) -> None:
+    """Run LLVM's default pipeline without the passes that re-schedule loops."""
+    binding = _binding()
+    options = binding.create_pipeline_tuning_options(speed_level=SPEED)
+    options.loop_vectorization = False
+    options.slp_vectorization = False
+    options.loop_interleaving = False
+    options.loop_unrolling = False
+    builder = binding.create_pass_builder(_machine(), options)
+    builder.getModulePassManager().run(module, builder)
+
+
+@cache
+def _binding() -> Any:
+    from llvmlite import binding  # noqa: PLC0415 - 170 MB, where it is needed
+
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    return binding
+
+
+@cache
+def _features() -> str:
+    return str(_binding().get_host_cpu_features().flatten())
+
+
+def _new_machine() -> Any:
+    """A code generator for the host: position independent, so it loads anywhere."""
+    binding = _binding()
+    return binding.Target.from_default_triple().create_target_machine(
+        cpu=binding.get_host_cpu_name(),
+        features=_features(),
+        opt=SPEED,
+        reloc="pic",
+        codemodel="small",
+    )
+
+
+@cache
+def _machine() -> Any:
+    return _new_machine()
+
+
+@cache
+def _engine() -> Any:
+    """The JIT that holds all loaded code; never disposed, for threads sleep in it."""
+    return _binding().create_lljit_compiler(_new_machine())

@@ -1,0 +1,66 @@
+"""The thread pool of this process: `templates/pool.ll.j2`, compiled once and cached.
+
+On Linux idle workers sleep on a futex and a launch wakes them. On other systems they
+poll with `usleep` once they have looked for work for a while, so a launch after a
+pause is slower there; a barrier yields the processor everywhere.
+"""
+
+from __future__ import annotations
+
+import platform
+import sys
+from functools import cache
+from typing import Final
+
+from tensorlang import hardware
+from tensorlang.runtime import cache as store
+from tensorlang.runtime import llvm
+from tensorlang.runtime.rendering import render_template
+from tensorlang.runtime.wrapper import OUT_OF_MEMORY
+
+SYMBOLS: Final = ("tensorlang_barrier", "tensorlang_launch", "tensorlang_run")
+SPINS: Final = 1000  # looks into a mailbox before sleeping: some 20 microseconds
+
+_ARCH: Final = {"x86_64": "x86", "AMD64": "x86", "aarch64": "arm", "arm64": "arm"}
+_FUTEX: Final = {"x86_64": 202, "aarch64": 98}  # number of the system call
+_FAULTS: Final = (4, 5, 6, 7, 8, 11)  # signals that a worker causes itself
+
+
+@cache
+def pool() -> llvm.Library:
+    """The loaded pool; it stays for the life of the process."""
+    key = store.key_of("pool", llvm.versions(), *map(str, _parameters().items()))
+    entry = store.load(key)
+    if entry is None:
+        code = llvm.compile_modules(pool_text()).object_code
+        entry = store.Entry({}, {"object": code})
+        store.save(key, entry)
+    return llvm.link(entry.blobs["object"], SYMBOLS)
+
+
+def symbols() -> dict[str, int]:
+    """The pool's functions, by name, for a kernel to link against."""
+    return pool().addresses
+
+
+def pool_text() -> str:
+    """The pool's LLVM IR for this machine."""
+    return render_template("pool.ll.j2", **_parameters())
+
+
+def _parameters() -> dict[str, object]:
+    machine = platform.machine()
+    linux = sys.platform == "linux"
+    blocked = sum(1 << (n - 1) for n in range(1, 65) if n not in _FAULTS)
+    return {
+        "arch": _ARCH.get(machine, ""),
+        "futex": _FUTEX.get(machine, 0) if linux else 0,
+        "max_threads": hardware.MAX_THREADS,
+        "spins": SPINS,
+        "asleep": 1 << 30,
+        "blocked_signals": blocked - (1 << 64),
+        "sig_setmask": 2 if linux else 3,
+        "huge_page": 2 << 20,
+        "madv_hugepage": 14 if linux else 0,
+        "out_of_memory": OUT_OF_MEMORY,
+    }

@@ -1,0 +1,202 @@
+"""What a kernel takes: buffers with their shapes and roles, then scalars.
+
+A signature is plain data, so it travels with the object code in the cache: calling a
+kernel needs neither its IR nor anything that made it. A dimension is a number, the
+name of a scalar, or an operation on dimensions, `("mul", "n", 2)`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, singledispatch
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from tensorlang.errors import CodegenError
+from tensorlang.ir.dtypes import DType
+from tensorlang.ir.nodes import Binary, Const, Expr, Function, Node, Param, Var
+
+Dim: TypeAlias = "int | str | tuple[str, Dim, Dim]"
+
+OPERATIONS: Final[dict[str, Callable[[int, int], int]]] = {
+    "add": int.__add__,
+    "sub": int.__sub__,
+    "mul": int.__mul__,
+    "floordiv": int.__floordiv__,
+    "floormod": int.__mod__,
+    "min": min,
+    "max": max,
+}
+_SIGNS: Final = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//", "floormod": "%"}
+
+
+@dataclass(frozen=True)
+class BufferSpec:
+    """One buffer: name, element type, role (`in`, `out`, `inout`) and dimensions."""
+
+    name: str
+    dtype: str
+    role: str
+    shape: tuple[Dim, ...]
+
+    @property
+    def written(self) -> bool:
+        """Whether the kernel writes it."""
+        return self.role != "in"
+
+    @cached_property
+    def numpy(self) -> np.dtype[Any]:
+        """The NumPy dtype of its elements."""
+        return DType(self.dtype).numpy
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.dtype}[{', '.join(map(show_dim, self.shape))}]"
+
+
+@dataclass(frozen=True)
+class ScalarSpec:
+    """One scalar; `bound` where a dimension of a buffer gives its value."""
+
+    name: str
+    dtype: str
+    bound: bool
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.dtype}"
+
+
+@dataclass(frozen=True)
+class Signature:
+    """Name, buffers and scalars of a kernel, in the order of its calls.
+
+    `aliases` are pairs of positions `(out, in)` that may be the same array.
+    """
+
+    name: str
+    buffers: tuple[BufferSpec, ...]
+    scalars: tuple[ScalarSpec, ...]
+    aliases: tuple[tuple[int, int], ...] = ()
+
+    @cached_property
+    def free(self) -> tuple[ScalarSpec, ...]:
+        """The scalars that a caller gives, those that no shape binds."""
+        return tuple(scalar for scalar in self.scalars if not scalar.bound)
+
+    @cached_property
+    def outs(self) -> tuple[int, ...]:
+        """The positions of the buffers that a call may return fresh."""
+        return tuple(i for i, b in enumerate(self.buffers) if b.role == "out")
+
+    @cached_property
+    def slots(self) -> int:
+        """8-byte slots of the argument block, without the workspace's."""
+        return len(self.buffers) + len(self.scalars)
+
+    def __str__(self) -> str:
+        given = [str(b) for b in self.buffers] + ["*"] * bool(self.scalars)
+        return f"{self.name}({', '.join(given + [str(s) for s in self.scalars])})"
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON can hold it; `from_json` gives it back."""
+        return {
+            "name": self.name,
+            "buffers": [[b.name, b.dtype, b.role, b.shape] for b in self.buffers],
+            "scalars": [[s.name, s.dtype, s.bound] for s in self.scalars],
+            "aliases": self.aliases,
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Signature:
+        """The signature that `to_json` wrote."""
+        return Signature(
+            data["name"],
+            tuple(
+                BufferSpec(name, dtype, role, tuple(_dim_from_json(d) for d in shape))
+                for name, dtype, role, shape in data["buffers"]
+            ),
+            tuple(ScalarSpec(*scalar) for scalar in data["scalars"]),
+            tuple((out, source) for out, source in data["aliases"]),
+        )
+
+
+def signature_of(func: Function) -> Signature:
+    """The signature of an IR function.
+
+    Raises:
+        CodegenError: a dimension is computed in a way that no launch could.
+    """
+    buffers = tuple(_buffer_spec(param) for param in func.params)
+    bound = {dim for buffer in buffers for dim in buffer.shape if isinstance(dim, str)}
+    scalars = tuple(
+        ScalarSpec(var.name, str(var.dtype), var.name in bound) for var in func.scalars
+    )
+    return Signature(func.name, buffers, scalars)
+
+
+def with_aliases(signature: Signature, pairs: tuple[tuple[int, int], ...]) -> Signature:
+    """The signature, allowing these pairs of buffers to be the same array."""
+    return replace(signature, aliases=pairs)
+
+
+def _buffer_spec(param: Param) -> BufferSpec:
+    buffer = param.buffer
+    shape = tuple(dim_of(extent) for extent in buffer.shape)
+    return BufferSpec(buffer.name, str(buffer.dtype), param.role, shape)
+
+
+@singledispatch
+def dim_of(expr: Node) -> Dim:
+    """A dimension's expression as data."""
+    raise CodegenError(f"{expr} is no dimension: use + - * // % min max of scalars")
+
+
+@dim_of.register
+def _(expr: Const) -> Dim:
+    return int(expr.value)
+
+
+@dim_of.register
+def _(expr: Var) -> Dim:
+    return expr.name
+
+
+@dim_of.register
+def _(expr: Binary) -> Dim:
+    if expr.op not in OPERATIONS:
+        return dim_of.dispatch(Expr)(expr)
+    return (expr.op, dim_of(expr.a), dim_of(expr.b))
+
+
+def evaluate(dim: Dim, scalars: Mapping[str, int]) -> int:
+    """The size that a dimension has for these scalars."""
+    if isinstance(dim, int):
+        return dim
+    if isinstance(dim, str):
+        return scalars[dim]
+    op, a, b = dim
+    return OPERATIONS[op](evaluate(a, scalars), evaluate(b, scalars))
+
+
+def show_dim(dim: Dim) -> str:
+    """A dimension as people write it."""
+    if not isinstance(dim, tuple):
+        return str(dim)
+    op, a, b = dim
+    if op in _SIGNS:
+        return f"({show_dim(a)} {_SIGNS[op]} {show_dim(b)})"
+    return f"{op}({show_dim(a)}, {show_dim(b)})"
+
+
+def _dim_from_json(data: Any) -> Dim:
+    if isinstance(data, list):
+        op, a, b = data
+        return (op, _dim_from_json(a), _dim_from_json(b))
+    return data if isinstance(data, str) else int(data)
+
+
+def elements(shape: tuple[int, ...]) -> int:
+    """How many elements an array of this shape has."""
+    return math.prod(shape)

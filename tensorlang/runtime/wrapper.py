@@ -1,0 +1,219 @@
+"""The emitted call wrapper: what it has to know, and how Python gets to call it.
+
+`wrapper_text` prints `templates/wrapper.ll.j2` for a signature: the checks of a call as
+straight-line code, compiled together with the kernel. `native_function` makes a Python
+builtin of its address.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from tensorlang.ir.dtypes import DType
+from tensorlang.runtime.rendering import render_template
+from tensorlang.runtime.signature import BufferSpec, Dim, ScalarSpec, Signature
+
+INLINE_BYTES: Final = 8 << 10  # below this, no other thread and no GIL release pay
+OUT_OF_MEMORY: Final = -(1 << 31)
+
+_HEADER: Final = object.__basicsize__  # bytes of a PyObject before its own fields
+_CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400  # NumPy's array flags
+_FASTCALL: Final = 0x80
+_OPERATIONS: Final = {
+    "add": "{r} = add i64 {a}, {b}",
+    "sub": "{r} = sub i64 {a}, {b}",
+    "mul": "{r} = mul i64 {a}, {b}",
+    "min": "{r} = call i64 @llvm.smin.i64(i64 {a}, i64 {b})",
+    "max": "{r} = call i64 @llvm.smax.i64(i64 {a}, i64 {b})",
+}
+
+
+class _MethodDef(ctypes.Structure):
+    """CPython's `PyMethodDef`."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+def native_function(
+    signature: Signature,
+    address: int,
+    slow: Callable[..., object],
+    fault: Callable[[int], object],
+    owner: object,
+) -> Callable[..., Any]:
+    """The builtin function at `address`, which calls `slow` or `fault` where needed.
+
+    `owner` is what keeps the code loaded; it lives as long as the function does.
+    """
+    definition = _MethodDef(
+        signature.name.encode(), address, _FASTCALL, str(signature).encode()
+    )
+    make = ctypes.pythonapi.PyCMethod_New
+    make.restype = ctypes.py_object
+    make.argtypes = (
+        ctypes.c_void_p,
+        ctypes.py_object,
+        ctypes.c_void_p,
+        ctypes.c_void_p,
+    )
+    context = (slow, fault, (owner, definition))
+    function: Callable[..., Any] = make(
+        ctypes.addressof(definition), context, None, None
+    )
+    return function
+
+
+def has_fast_path(signature: Signature) -> bool:
+    """Whether calls can be checked by emitted code: CPython, simple dimensions."""
+    plain = all(_simple(dim) for b in signature.buffers for dim in b.shape)
+    narrow = all(s.dtype not in ("f16", "bf16") for s in signature.free)
+    return sys.implementation.name == "cpython" and plain and narrow
+
+
+def exports(signature: Signature) -> tuple[str, ...]:
+    """The symbols that a launch needs."""
+    name = signature.name
+    called = (f"{name}.call",) if has_fast_path(signature) else ()
+    return (f"{name}.run", *called)
+
+
+def imports(signature: Signature) -> dict[str, int]:
+    """What only this process knows: where NumPy's type is, bf16's type number."""
+    known = {"numpy.ndarray": id(np.ndarray)}
+    if any(buffer.dtype == "bf16" for buffer in signature.buffers):
+        known["numpy.bfloat16"] = DType("bf16").numpy.num
+    return known
+
+
+def wrapper_text(signature: Signature, threads: int) -> str:
+    """The LLVM IR of the wrapper, for launches of at most `threads` threads."""
+    symbols = _symbols(signature)
+    steps, checks = _derived(signature, symbols)
+    return render_template(
+        "wrapper.ll.j2",
+        signature=str(signature),
+        name=signature.name,
+        threads=threads,
+        slots=signature.slots,
+        fast=has_fast_path(signature),
+        header=_HEADER,
+        swapped=ord(">" if sys.byteorder == "little" else "<"),
+        arguments=len(signature.buffers) + len(signature.free),
+        buffers=[_buffer(i, b, symbols) for i, b in enumerate(signature.buffers)],
+        bound=[
+            {"slot": slot, "value": symbols[s.name]}
+            for slot, s in enumerate(signature.scalars, len(signature.buffers))
+            if s.bound
+        ],
+        free=list(_free(signature)),
+        derived=steps,
+        derived_checks=checks,
+        overlaps=_overlaps(signature),
+        inline_bytes=INLINE_BYTES,
+    )
+
+
+def _simple(dim: Dim) -> bool:
+    """Whether a dimension is made of what `_OPERATIONS` has."""
+    if not isinstance(dim, tuple):
+        return True
+    return dim[0] in _OPERATIONS and _simple(dim[1]) and _simple(dim[2])
+
+
+def _symbols(signature: Signature) -> dict[str, str]:
+    """Each bound scalar, and the LLVM value of the dimension that first names it."""
+    found: dict[str, str] = {}
+    for i, buffer in enumerate(signature.buffers):
+        for k, dim in enumerate(buffer.shape):
+            if isinstance(dim, str):
+                found.setdefault(dim, f"%a{i}.d{k}")
+    return found
+
+
+def _buffer(i: int, buffer: BufferSpec, symbols: dict[str, str]) -> dict[str, Any]:
+    """One buffer as the template wants it."""
+    dims: list[str | None] = []
+    for k, dim in enumerate(buffer.shape):
+        value = symbols[dim] if isinstance(dim, str) else dim
+        derived = isinstance(dim, tuple) or value == f"%a{i}.d{k}"
+        dims.append(None if derived else str(value))
+    writeable = _WRITEABLE if buffer.written else 0
+    number = None if buffer.dtype == "bf16" else buffer.numpy.num
+    return {
+        "label": f"{buffer} {buffer.role}",
+        "number": number,
+        "itemsize": DType(buffer.dtype).bytes,
+        "flags": _CONTIGUOUS | _ALIGNED | writeable,
+        "dims": dims,
+        "checks": [f"%a{i}.d{k}.same" for k, d in enumerate(dims) if d is not None],
+    }
+
+
+def _free(signature: Signature) -> list[dict[str, Any]]:
+    """The scalars that calls give, as the template wants them."""
+    first = len(signature.buffers)
+    slots = {s.name: slot for slot, s in enumerate(signature.scalars, first)}
+    return [
+        _scalar(scalar, slots[scalar.name], first + i)
+        for i, scalar in enumerate(signature.free)
+    ]
+
+
+def _scalar(scalar: ScalarSpec, slot: int, position: int) -> dict[str, Any]:
+    dtype = DType(scalar.dtype)
+    return {
+        "label": str(scalar),
+        "kind": dtype.kind,
+        "bits": dtype.bits,
+        "slot": slot,
+        "position": position,
+    }
+
+
+def _derived(
+    signature: Signature, symbols: dict[str, str]
+) -> tuple[list[str], list[str]]:
+    """Instructions that compute composite dimensions, and the checks on them."""
+    values = dict(symbols)
+    first = len(signature.buffers)
+    for slot, scalar in enumerate(signature.scalars, first):
+        values.setdefault(scalar.name, f"%s{slot}.value")
+    steps: list[str] = []
+    checks: list[str] = []
+
+    def compute(dim: Dim) -> str:
+        if not isinstance(dim, tuple):
+            return values[dim] if isinstance(dim, str) else str(dim)
+        a, b = compute(dim[1]), compute(dim[2])
+        steps.append(_OPERATIONS[dim[0]].format(r=f"%t{len(steps)}", a=a, b=b))
+        return f"%t{len(steps) - 1}"
+
+    if not has_fast_path(signature):
+        return [], []
+    for i, buffer in enumerate(signature.buffers):
+        for k, dim in enumerate(buffer.shape):
+            if isinstance(dim, tuple):
+                value = compute(dim)
+                check = f"%a{i}.d{k}.same"
+                steps.append(f"{check} = icmp eq i64 %a{i}.d{k}, {value}")
+                checks.append(check)
+    return steps, checks
+
+
+def _overlaps(signature: Signature) -> list[tuple[int, int]]:
+    """The pairs of buffers of which one is written."""
+    count = range(len(signature.buffers))
+    written = [buffer.written for buffer in signature.buffers]
+    return [
+        (i, j) for i in count for j in count if i < j and (written[i] or written[j])
+    ]
