@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -29,3 +32,16 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str], None]:
         assert text == path.read_text(), f"differs from {path}"
 
     return check
+
+
+@pytest.fixture(scope="session")
+def programs() -> ModuleType:
+    """The strategies of `tests/programs.py`: random expressions and functions."""
+    path = Path(__file__).with_name("programs.py")
+    spec = importlib.util.spec_from_file_location("tensorlang_test_programs", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module

@@ -79,8 +79,8 @@ def index_map(layout: IndexMap) -> str:
     """`lambda i, j: (j, i)`."""
     names = ", ".join([var.name for var in layout.vars])
     results = texts(layout.results)
-    single = len(layout.results) == 1
-    return f"lambda {names}: {results if single else f'({results})'}"
+    body = results if len(layout.results) == 1 else f"({results})"
+    return f"lambda {names}: {body}" if names else f"lambda: {body}"
 
 
 def _wrap(shown: tuple[str, int], least: int) -> str:

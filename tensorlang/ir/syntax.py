@@ -59,7 +59,7 @@ def name_fault(name: str) -> str | None:
     """What is wrong with `name` as an identifier, or None where nothing is.
 
     Names reach generated source, so only plain ASCII identifiers of at most
-    `MAX_NAME` characters pass, and none that the grammar or Python reserves.
+    `MAX_NAME` characters pass, and none that Python reserves.
     """
     if len(name) > MAX_NAME:
         return f"a name has at most {MAX_NAME} characters, this one has {len(name)}"
@@ -69,8 +69,6 @@ def name_fault(name: str) -> str | None:
         return f"{name!r} is a word of Python; choose another name"
     if name.startswith("__"):
         return f"{name!r} starts with two underscores; choose another name"
-    if _DTYPE.fullmatch(name):
-        return f"{name!r} is the name of an element type; choose another name"
     return None
 
 

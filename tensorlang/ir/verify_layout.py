@@ -73,9 +73,9 @@ def layout_fault(layout: IndexMap, shape: tuple[Expr, ...]) -> str | None:
 
 
 def _collision(layout: IndexMap, extents: list[int]) -> str | None:
-    grid = np.indices(extents, dtype=np.int64).reshape(len(extents), -1)
-    values = dict(zip(layout.vars, grid, strict=True))
     count = math.prod(extents)
+    grid = np.indices(extents, dtype=np.int64).reshape(len(extents), count)
+    values = dict(zip(layout.vars, grid, strict=True))
     try:
         with np.errstate(all="raise"):
             places = [

@@ -135,7 +135,8 @@ def _one_bool(cond: Expr, site: Site, what: str) -> None:
 def check_store(stmt: Store, site: Site) -> None:
     """A store has as many values as places, and one mask lane for each."""
     lanes = check_access(stmt.buffer, stmt.indices, stmt.mask, site)
-    for expr in (*stmt.indices, stmt.value, *(() if not stmt.mask else (stmt.mask,))):
+    mask = () if stmt.mask is None else (stmt.mask,)
+    for expr in (*stmt.indices, stmt.value, *mask):
         check_expr(expr, site)
     _same_lanes(stmt.buffer, lanes, stmt.value, site)
 
