@@ -1,0 +1,138 @@
+"""Copies of what a block reads or writes, kept near it: packing and register tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tensorlang.errors import ScheduleError
+from tensorlang.ir.nodes import Alloc, Block, Buffer, Function, Load, Store
+from tensorlang.ir.visit import fresh, names, reads, writes
+from tensorlang.scheduling.legality import legality
+from tensorlang.scheduling.places import Site, site
+from tensorlang.scheduling.primitives import primitive
+from tensorlang.scheduling.regions import Region, region, whole
+from tensorlang.scheduling.tiles import (
+    Localizer,
+    copy_over,
+    need_known,
+    retarget,
+    tile_of,
+)
+from tensorlang.scheduling.tree import find_buffer
+
+
+@legality("a cached buffer does not change while the copy is in use")
+def unchanged_while_read(place: Site, buffer: Buffer) -> str | None:
+    """The nest that reads the copy does not write the original."""
+    if buffer not in writes(place.child):
+        return None
+    return (
+        f"block {place.block.name!r} cannot read a copy of {buffer.name!r}: the nest "
+        f"around it {_under(place)} writes {buffer.name!r} too; cache under a loop "
+        "whose body only reads it"
+    )
+
+
+@legality("a tile has a constant size")
+def constant_tile(buffer: Buffer, part: Region, scope: str) -> str | None:
+    """Only `global` memory can have a size known at run time."""
+    if scope == "global" or all(r.extent.is_constant for r in part):
+        return None
+    shape = ", ".join(repr(r.extent.expr()) for r in part)
+    return (
+        f"a copy of {buffer.name!r} in {scope!r} needs a constant size, and this one "
+        f"is [{shape}]; split the loops by constants and cache further in"
+    )
+
+
+def _under(place: Site) -> str:
+    return f"under loop {place.at.var.name!r}" if place.at else "in the function"
+
+
+@primitive
+def cache_read(
+    func: Function, block: str, buffer: str, scope: str, at: str | None = None
+) -> tuple[Function, tuple[str, str]]:
+    """Copy what `block` reads of `buffer` into a new buffer, and read that.
+
+    Args:
+        func: The function.
+        block: The reader.
+        buffer: A parameter or temporary it reads.
+        scope: Where the copy lives: `global`, `shared`, `register`, `private`.
+        at: The loop in whose body the copy is made, of the region read there. Without
+            one the whole buffer is copied by a nest of its own in front.
+
+    Returns:
+        The function, and the names of the copying block and of the new buffer.
+
+    Raises:
+        ScheduleError: the nest writes the buffer, or the size is not constant.
+
+    Before:
+
+        for i in range(2):
+            for j in range(32):
+                with block("y", vi=spatial(50, i * 32 + j), where=i * 32 + j < 50):
+                    y[vi] = x[vi] * 2.0
+
+    After `cache_read("y", "x", "shared", at="i")`:
+
+        for i in range(2):
+            x_shared = alloc(f32[32], scope="shared")
+            for a0 in range(32):
+                with block("x_shared_copy", v0=spatial(50, i * 32 + a0),
+                           v0_in=spatial(32, a0), where=i * 32 + a0 < 50):
+                    x_shared[v0_in] = x[v0]
+            for j in range(32):
+                with block("y", vi=spatial(50, i * 32 + j), vi_in=spatial(32, j),
+                           where=i * 32 + j < 50):
+                    y[vi] = x_shared[vi_in] * 2.0
+    """
+    place, source = site(func, block, at), find_buffer(func, buffer)
+    _need_use(place, source, reads(place.block.body), "read")
+    part = whole(source) if at is None else _read_region(place, source)
+    constant_tile(source, part, scope)
+    unchanged_while_read(place, source)
+    taken = names(func)
+    tile = tile_of(source, part, fresh(f"{buffer}_{scope}", taken), scope)
+    name = fresh(f"{tile.name}_copy", taken)
+    copy = copy_over(source, part, place.outer_ranges, taken)
+    fill = copy.nest(name, Store(tile, copy.local, Load(source, copy.at)))
+    reader = localized(place, place.block, {source: tile}, part, taken, reading=True)
+    made = place.with_block(reader).beside((Alloc(tile), fill))
+    return made, (name, tile.name)
+
+
+def _read_region(place: Site, source: Buffer) -> Region:
+    """What the block reads, seen from the site."""
+    found = region(place.block, source, writes=False, ranges=place.inner_ranges)
+    return need_known(found, f"{place.block.name!r} does not read {source.name!r}")
+
+
+def _need_use(place: Site, buffer: Buffer, used: frozenset[Buffer], verb: str) -> None:
+    if buffer not in used:
+        raise ScheduleError(
+            f"block {place.block.name!r} does not {verb} {buffer.name!r}"
+        )
+
+
+def localized(
+    place: Site,
+    block: Block,
+    tiles: Mapping[Buffer, Buffer],
+    part: Region,
+    taken: set[str],
+    *,
+    reading: bool,
+) -> Block:
+    """The block, reading (or writing) tiles instead of the buffers."""
+    local = Localizer(block, place.inner_ranges, place.outer_extents, taken)
+    body = retarget(
+        block,
+        tiles,
+        lambda d, index: local.index(index, part[d].low),
+        reads=reading,
+        writes=not reading,
+    )
+    return local.finish(body)

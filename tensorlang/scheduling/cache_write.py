@@ -1,0 +1,320 @@
+"""Register tiles for results: `cache_write`, plain and accumulating."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from tensorlang.errors import ScheduleError
+from tensorlang.ir.dtypes import i64
+from tensorlang.ir.nodes import (
+    Alloc,
+    Axis,
+    Buffer,
+    Expr,
+    For,
+    Function,
+    Load,
+    Reduce,
+    Stmt,
+    Store,
+    Var,
+    seq,
+)
+from tensorlang.ir.visit import blocks, free_vars, fresh, names
+from tensorlang.scheduling.cache import constant_tile, localized
+from tensorlang.scheduling.coverage import bound_of, dense, guards_of
+from tensorlang.scheduling.legality import legality
+from tensorlang.scheduling.linear import linear
+from tensorlang.scheduling.partials import FOLDED, moved_init, none_empty, partial
+from tensorlang.scheduling.places import (
+    Site,
+    extents,
+    only_loops,
+    site,
+    stored,
+    touches,
+)
+from tensorlang.scheduling.primitives import primitive
+from tensorlang.scheduling.regions import Region, region, whole
+from tensorlang.scheduling.tiles import (
+    Copy,
+    copy_over,
+    loop_kind,
+    need_known,
+    tile_of,
+)
+from tensorlang.scheduling.tree import find_buffer
+
+
+@legality("a cached result is used by its own block only")
+def sole_user(place: Site, buffers: tuple[Buffer, ...]) -> str | None:
+    """No other block in the nest reads or writes what is cached."""
+    for other in blocks(place.child):
+        if other.name != place.block.name and any(touches(other, b) for b in buffers):
+            return (
+                f"block {other.name!r} uses {buffers[0].name!r} in the same nest as "
+                f"{place.block.name!r}; cache under a loop that it is not in"
+            )
+    return None
+
+
+@legality("a cached reduction is complete when it is written back")
+def complete_under(place: Site) -> str | None:
+    """All loops of the reduction are inside the tile's life."""
+    for loop in _reduction_loops(place):
+        return (
+            f"loop {loop.var.name!r} reduces block {place.block.name!r} and is outside "
+            "the tile: cache further out, or with accumulate=True"
+        )
+    return None
+
+
+@legality("an accumulating write-back has a commutative reducer")
+def may_accumulate(place: Site, update: Store | Reduce) -> str | None:
+    """Partial results of any part of the reduction may be folded in."""
+    if isinstance(update, Store):
+        return f"block {place.block.name!r} stores and reduces nothing to accumulate"
+    ordered = any(axis.kind == "ordered" for axis in place.block.axes)
+    if update.reducer.commutative and not ordered:
+        return None
+    return (
+        f"{update.reducer.name!r} in block {place.block.name!r} folds in a fixed "
+        "order; keep its loops inside the tile"
+    )
+
+
+@legality("a cached reduction starts its own state")
+def own_start(place: Site, update: Store | Reduce) -> str | None:
+    """The block neither updates what was there nor relies on an init block."""
+    block = place.block
+    folds = any(axis.kind == "reduction" for axis in block.axes)
+    if isinstance(update, Store) or (folds and block.init != seq()):
+        return None
+    return (
+        f"block {block.name!r} goes on from what {update.buffers[0].name!r} holds; "
+        "cache_write before decompose_reduction, and not an update in place"
+    )
+
+
+@legality("the block writes every element of its tile")
+def fills_tile(place: Site, update: Store | Reduce) -> str | None:
+    """What is written back has been computed."""
+    block = place.block
+    values = {axis.var: linear(axis.value) for axis in block.axes}
+    named = [_plain_axis(index) for index in update.indices]
+    driven = [values.get(var) for var in named if var is not None]
+    plain = all(
+        _plain_axis(i) is not None or not free_vars(i) & values.keys()
+        for i in update.indices
+    )
+    known = [value for value in driven if value is not None]
+    reached = dense(known, extents(place.inner))
+    once = len(set(known)) == len(known) == len(driven)
+    guarded = all(_known_guard(place, cond) for cond in guards_of(block))
+    if plain and reached and once and guarded and only_loops(place):
+        return None
+    return (
+        f"block {block.name!r} may leave elements of its tile unwritten: its loops do "
+        "not run densely over the axes it stores by, or a condition other than the end "
+        "of an axis guards it; reindex it first"
+    )
+
+
+def _plain_axis(index: Expr) -> Var | None:
+    """The axis in an index `axis + constant`."""
+    match linear(index).terms:
+        case ((Var() as var, 1),):
+            return var
+    return None
+
+
+def _known_guard(place: Site, cond: Expr) -> bool:
+    fixed = not free_vars(cond) & {loop.var for loop in place.inner}
+    return fixed or bound_of(place.block, cond) is not None
+
+
+def _reduction_loops(place: Site) -> tuple[For, ...]:
+    """The loops from `at` outwards that drive reduction or ordered axes."""
+    return tuple(
+        loop for loop in place.outer if loop_kind(place.block, loop.var) in FOLDED
+    )
+
+
+@primitive
+def cache_write(
+    func: Function,
+    block: str,
+    buffer: str,
+    scope: str,
+    at: str | None = None,
+    *,
+    accumulate: bool = False,
+) -> tuple[Function, tuple[str, str]]:
+    """Let `block` compute into a new buffer that is written back when it is complete.
+
+    All components of a tuple state are cached together.
+
+    Args:
+        func: The function.
+        block: The writer.
+        buffer: What it writes.
+        scope: Where the tile lives: `global`, `shared`, `register`, `private`.
+        at: The loop in whose body the tile lives, holding the region written there.
+            Without one it holds the whole buffer, and a nest behind writes it back.
+        accumulate: The write-back folds the tile into the buffer, so that loops of the
+            reduction may stand outside the tile.
+
+    Returns:
+        The function, and the names of the writing-back block and of the new buffer.
+
+    Raises:
+        ScheduleError: the reduction is not complete, tile elements stay unwritten, or
+            another block uses the buffer in the nest.
+
+    Before:
+
+        for i in range(2):
+            for k in range(8):
+                for j in range(16):
+                    with block("y", vi=spatial(32, i * 16 + j), vk=reduction(8, k)):
+                        reduce(sum, y[vi], x[vi, vk])
+
+    After `cache_write("y", "y", "register", at="i")`:
+
+        for i in range(2):
+            y_register = alloc(f32[16], scope="register")
+            for k in range(8):
+                for j in range(16):
+                    with block("y", vi=spatial(32, i * 16 + j), vk=reduction(8, k),
+                               vi_in=spatial(16, j)):
+                        reduce(sum, y_register[vi_in], x[vi, vk])
+            for a0 in range(16):
+                with block("y_register_write", v0=spatial(32, i * 16 + a0),
+                           v0_in=spatial(16, a0)):
+                    y[v0] = y_register[v0_in]
+
+    After `cache_write("y", "y", "register", at="k", accumulate=True)` of the same:
+
+        for i in range(2):
+            for k in range(8):
+                y_register = alloc(f32[16], scope="register")
+                for j in range(16):
+                    with block("y", vi=spatial(32, i * 16 + j), vi_in=spatial(16, j),
+                               vk_at=spatial(8, k), vk_in=reduction(1, 0)):
+                        reduce(sum, y_register[vi_in], x[vi, vk_at])
+                for a0 in range(16):
+                    with block("y_register_write", v0=spatial(32, i * 16 + a0),
+                               v0_in=spatial(16, a0), vk=reduction(8, k)):
+                        reduce(sum, y[v0], y_register[v0_in])
+    """
+    place = site(func, block, at)
+    update = _update_of(place, find_buffer(func, buffer))
+    buffers = _buffers(update)
+    own_start(place, update)
+    sole_user(place, buffers)
+    if accumulate:
+        may_accumulate(place, update)
+        none_empty(place.block, _reduction_loops(place), place.ranges)
+    else:
+        complete_under(place)
+    fills_tile(place, update)
+    return _cached(place, update, buffers, scope, accumulate=accumulate)
+
+
+def _update_of(place: Site, target: Buffer) -> Store | Reduce:
+    found = [u for u in stored(place.block) if target in _buffers(u)]
+    if len(found) == 1:
+        return found[0]
+    raise ScheduleError(
+        f"block {place.block.name!r} writes {target.name!r} in {len(found)} places; "
+        "cache_write needs exactly one"
+    )
+
+
+def _buffers(update: Store | Reduce) -> tuple[Buffer, ...]:
+    return update.buffers if isinstance(update, Reduce) else (update.buffer,)
+
+
+def _cached(
+    place: Site,
+    update: Store | Reduce,
+    buffers: tuple[Buffer, ...],
+    scope: str,
+    *,
+    accumulate: bool,
+) -> tuple[Function, tuple[str, str]]:
+    taken = names(place.func)
+    part = _written(place, buffers[0])
+    constant_tile(buffers[0], part, scope)
+    tiles = {
+        b: tile_of(b, part, fresh(f"{b.name}_{scope}", taken), scope) for b in buffers
+    }
+    first = tiles[buffers[0]].name
+    name = fresh(f"{first}_write", taken)
+    back = _write_back(
+        place, update, tiles, part, taken, name=name, accumulate=accumulate
+    )
+    block = place.block
+    if accumulate:
+        fresh_state = dataclasses.replace(block, init=None)
+        block = partial(fresh_state, _reduction_loops(place), place.ranges, taken)
+    block = localized(place, block, tiles, part, taken, reading=False)
+    allocs = tuple(Alloc(tile) for tile in tiles.values())
+    return place.with_block(block).beside(allocs, (back,)), (name, first)
+
+
+def _written(place: Site, buffer: Buffer) -> Region:
+    if place.at is None:
+        return whole(buffer)
+    found = region(place.block, buffer, writes=True, ranges=place.inner_ranges)
+    return need_known(found, f"{place.block.name!r} does not write {buffer.name!r}")
+
+
+def _write_back(
+    place: Site,
+    update: Store | Reduce,
+    tiles: Mapping[Buffer, Buffer],
+    part: Region,
+    taken: set[str],
+    *,
+    name: str,
+    accumulate: bool,
+) -> Stmt:
+    """The nest that brings the tile home."""
+    plain = copy_over(next(iter(tiles)), part, place.outer_ranges, taken)
+    copy = plain.guarded(_back_guards(place, update, plain))
+    values = tuple(Load(tile, copy.local) for tile in tiles.values())
+    if not accumulate:
+        stores = (Store(b, copy.at, v) for b, v in zip(tiles, values, strict=True))
+        return copy.nest(name, seq(*stores))
+    assert isinstance(update, Reduce)
+    folded = tuple(
+        Axis(
+            Var(fresh(f"v{loop.var.name}", taken), i64),
+            "reduction",
+            loop.extent,
+            loop.var,
+        )
+        for loop in _reduction_loops(place)
+    )
+    fold = Reduce(update.reducer, tuple(tiles), copy.at, values)
+    init = moved_init(place.block, update.indices, copy.at)
+    return copy.nest(name, fold, folded, init)
+
+
+def _back_guards(place: Site, update: Store | Reduce, copy: Copy) -> list[Expr]:
+    """The block's guards that also hold for what is written back."""
+    inner = {loop.var for loop in place.inner}
+    homes = {axis.var: axis.value for axis in copy.axes}
+    guards = []
+    for cond in guards_of(place.block):
+        bound = bound_of(place.block, cond)
+        if not free_vars(cond) & inner:
+            guards.append(cond)
+            continue
+        for index, home in zip(update.indices, copy.at, strict=True):
+            if bound and isinstance(home, Var) and _plain_axis(index) == bound.axis:
+                limit = bound.limit.shifted(linear(index).constant)
+                guards.append(homes[home] < limit.expr())
+    return guards

@@ -1,0 +1,133 @@
+"""Whether a nest reaches every element of a tile, and which guards its block carries.
+
+After splits and fusions an axis is a number in mixed radix whose digits are loops:
+`i_0*32 + i_1`, `f // 8`, `(f // 4) % 2`. Digits that are dense, and used once each,
+reach every point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tensorlang.ir.nodes import Binary, Block, Compare, Const, Expr, Var
+from tensorlang.ir.visit import free_vars
+from tensorlang.scheduling.facts import conjuncts
+from tensorlang.scheduling.linear import Linear, divided, linear, number
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A guard that says `axis < limit`."""
+
+    axis: Var
+    limit: Linear
+
+
+def guards_of(block: Block) -> tuple[Expr, ...]:
+    """The conditions of a block's `where`, one by one."""
+    return () if block.where is None else tuple(conjuncts(block.where))
+
+
+def bound_of(block: Block, cond: Expr) -> Bound | None:
+    """The guard `axis < limit` of a block that `cond` stands for, if it is one."""
+    slack = _slack(cond)
+    if slack is None:
+        return None
+    values = {axis.var: linear(axis.value) for axis in block.axes}
+    for var, value in values.items():
+        limit = slack + value
+        if value.vars and not (limit.vars & value.vars):
+            return Bound(var, limit.shifted(1))
+    return None
+
+
+def _slack(cond: Expr) -> Linear | None:
+    """A form that is not negative exactly where the comparison holds."""
+    match cond:
+        case Compare(op="lt", a=a, b=b) | Compare(op="gt", a=b, b=a):
+            return (linear(b) - linear(a)).shifted(-1)
+        case Compare(op="le", a=a, b=b) | Compare(op="ge", a=b, b=a):
+            return linear(b) - linear(a)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Digit:
+    """`(loop // unit) % size`; the size of a leading digit may be symbolic (None)."""
+
+    loop: Var
+    unit: int
+    size: int | None
+
+
+def _digit(atom: Expr, loops: Mapping[Var, Linear]) -> _Digit | None:
+    match atom:
+        case Var():
+            return _Digit(atom, 1, _size(loops[atom]))
+        case Binary(op="floordiv", a=Var() as var, b=Const(value=unit)):
+            return _Digit(var, int(unit), _size(divided(loops[var], int(unit))))
+        case Binary(op="floormod", a=Var() as var, b=Const(value=size)):
+            return _Digit(var, 1, int(size))
+        case Binary(
+            op="floormod",
+            a=Binary(op="floordiv", a=Var() as var, b=Const(value=unit)),
+            b=Const(value=size),
+        ):
+            return _Digit(var, int(unit), int(size))
+    return None
+
+
+def _size(extent: Linear) -> int | None:
+    return extent.constant if extent.is_constant else None
+
+
+def dense(values: Sequence[Linear], loops: Mapping[Var, Linear]) -> bool:
+    """Whether the values together take every point of their box, each point once.
+
+    Args:
+        values: One form an axis; terms without a variable of `loops` are the box's
+            corner and play no part.
+        loops: The extent of each loop that runs.
+    """
+    used: list[_Digit] = []
+    if any(extent.vars & loops.keys() for extent in loops.values()):
+        return False
+    for value in values:
+        terms = [(a, c) for a, c in value.terms if free_vars(a) & loops.keys()]
+        digits = [(_digit(atom, loops), c) for atom, c in terms]
+        if not _contiguous(digits):
+            return False
+        used.extend(digit for digit, _ in digits if digit)
+    return all(
+        _independent([d for d in used if d.loop == var], extent)
+        for var, extent in loops.items()
+        if any(d.loop == var for d in used)
+    )
+
+
+def _contiguous(digits: Sequence[tuple[_Digit | None, int]]) -> bool:
+    """Whether weights and sizes of the digits fit: 1, size, size*size', ..."""
+    weight: int | None = 1
+    for digit, coefficient in sorted(digits, key=lambda item: item[1]):
+        if digit is None or coefficient != weight:
+            return False
+        weight = None if digit.size is None else weight * digit.size
+    return True
+
+
+def _independent(digits: Sequence[_Digit], extent: Linear) -> bool:
+    """Whether digits of one loop take all combinations of their values."""
+    filled: int | None = 1
+    for digit in sorted(digits, key=lambda d: d.unit):
+        if filled is None or digit.unit % filled:
+            return False
+        filled = None if digit.size is None else digit.unit * digit.size
+    top = max(digit.unit for digit in digits)
+    exact = divided(extent, top).scaled(top) == extent
+    return exact and (filled is None or _reaches(extent, filled))
+
+
+def _reaches(extent: Linear, filled: int) -> bool:
+    """Whether the loop runs through the digits a whole number of times."""
+    return divided(extent, filled).scaled(filled) == extent and extent != number(0)

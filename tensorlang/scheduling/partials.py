@@ -1,0 +1,172 @@
+"""Partial reductions: some loops of a reduction name separate results instead.
+
+`vk = reduction(64, k_0*16 + k_1)` with `k_0` pinned becomes `vk_0 = spatial(4, k_0)`
+and `vk_in = reduction(16, k_1)`: one partial result for each value of `k_0`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from math import gcd
+from typing import Final
+
+from tensorlang.errors import ScheduleError
+from tensorlang.ir.dtypes import i64
+from tensorlang.ir.nodes import Axis, Block, Const, Expr, For, Stmt, Var
+from tensorlang.ir.visit import free_vars, fresh, substitute
+from tensorlang.scheduling.coverage import Bound, bound_of, guards_of
+from tensorlang.scheduling.legality import legality
+from tensorlang.scheduling.linear import Linear, divided, linear
+from tensorlang.scheduling.regions import Ranges, relax
+
+FOLDED: Final = ("reduction", "ordered")
+_NONE: Final[frozenset[Var]] = frozenset()
+
+
+def partial(
+    block: Block, pinned: Sequence[For], ranges: Ranges, taken: set[str]
+) -> Block:
+    """The block with a spatial axis for each pinned loop, reducing over the others.
+
+    Args:
+        block: A block with reduction axes.
+        pinned: The loops that now tell results apart.
+        ranges: The range of every loop around the block.
+        taken: Names in use; new ones are added.
+
+    Raises:
+        ScheduleError: an axis mixes a pinned loop with another one inseparably.
+    """
+    pins = {
+        loop.var: Axis(
+            Var(fresh(f"v{loop.var.name}", taken), i64),
+            "spatial",
+            loop.extent,
+            loop.var,
+        )
+        for loop in pinned
+    }
+    names = frozenset(pins)
+    axes: list[Axis] = []
+    values: dict[Var, Expr] = {}
+    for axis in block.axes:
+        fixed, rest = _parted(block, axis, names if axis.kind in FOLDED else _NONE)
+        if fixed == Linear():
+            axes.append(axis)
+            continue
+        step = gcd(*(c for _, c in rest.terms)) or 1
+        kept = _rest_axis(axis, rest, step, ranges, taken)
+        axes += [kept] if kept else []
+        outer = linear(substitute(fixed.expr(), {v: a.var for v, a in pins.items()}))
+        inner = Linear(((kept.var, step),), rest.constant) if kept else rest
+        values[axis.var] = (outer + inner).expr()
+    if not any(axis.kind in FOLDED for axis in axes):
+        only = Var(fresh("v_once", taken), i64)
+        axes.append(Axis(only, "reduction", Const(1, i64), Const(0, i64)))
+    return dataclasses.replace(
+        block,
+        axes=(*axes, *pins.values()),
+        body=substitute(block.body, values),
+        init=block.init and substitute(block.init, values),
+    )
+
+
+@legality("no partial result is empty")
+def none_empty(block: Block, pinned: Sequence[For], ranges: Ranges) -> str | None:
+    """Each value of the pinned loops has something to reduce."""
+    for cond in guards_of(block):
+        found = bound_of(block, cond)
+        if found is None or not _drives(block, found.axis, pinned):
+            continue
+        loop = _drives(block, found.axis, pinned)[0]
+        if not _starts_below(block, found, pinned, ranges):
+            return (
+                f"some values of loop {loop.var.name!r} may have nothing to reduce in "
+                f"block {block.name!r}, because {cond!r} guards it; partition the loop"
+            )
+    return None
+
+
+def _drives(block: Block, var: Var, pinned: Sequence[For]) -> tuple[For, ...]:
+    """The pinned loops that drive a folded axis."""
+    axis = next(axis for axis in block.axes if axis.var == var)
+    used = linear(axis.value).vars if axis.kind in FOLDED else frozenset()
+    return tuple(loop for loop in pinned if loop.var in used)
+
+
+def _starts_below(
+    block: Block, bound: Bound, pinned: Sequence[For], ranges: Ranges
+) -> bool:
+    """Whether the axis starts below its limit whatever the pinned loops are at."""
+    axis = next(axis for axis in block.axes if axis.var == bound.axis)
+    held = {loop.var for loop in pinned}
+    others = {var: found for var, found in ranges.items() if var not in held}
+    start = relax(axis.value, others)
+    if start is None:
+        return False
+    if len(start.low.terms) == 1:
+        ((atom, step),) = start.low.terms
+        for loop in pinned:
+            last = divided(bound.limit.shifted(step - 1), step) if step > 0 else None
+            if loop.var == atom and linear(loop.extent) == last:
+                return True  # as many steps as the limit takes, rounded up
+    latest = relax(start.low.expr(), ranges)
+    if latest is None:
+        return False
+    room = bound.limit - latest.high
+    return room.is_constant and room.constant > 0
+
+
+def _parted(block: Block, axis: Axis, pinned: frozenset[Var]) -> tuple[Linear, Linear]:
+    """The part of an axis that pinned loops drive, and the rest."""
+    form = linear(axis.value)
+    fixed = tuple((a, c) for a, c in form.terms if free_vars(a) & pinned)
+    for atom, _ in fixed:
+        if free_vars(atom) - pinned:
+            raise ScheduleError(
+                f"axis {axis.var.name!r} of block {block.name!r} mixes loops in "
+                f"{atom!r}; split before fusing"
+            )
+    return Linear(fixed), form - Linear(fixed)
+
+
+def _rest_axis(
+    axis: Axis, rest: Linear, step: int, ranges: Ranges, taken: set[str]
+) -> Axis | None:
+    """An axis that counts what is left of another one in units of `step`."""
+    if rest.is_constant:
+        return None
+    rest = Linear(tuple((atom, c // step) for atom, c in rest.terms))
+    found = relax(rest.expr(), ranges)
+    extent = found.extent.expr() if found else axis.extent
+    var = Var(fresh(f"{axis.var.name}_in", taken), i64)
+    return dataclasses.replace(axis, var=var, extent=extent, value=rest.expr())
+
+
+def moved_init(
+    block: Block, indices: Sequence[Expr], homes: Sequence[Expr]
+) -> Stmt | None:
+    """The block's own init, in terms of the axes of a block that finishes its results.
+
+    Args:
+        block: The block; None comes back where its state starts from the identity.
+        indices: Where it stores, each an axis (plus a constant) or a constant.
+        homes: What the finishing block calls these indices.
+    """
+    if block.init is None:
+        return None
+    values: dict[Var, Expr] = {}
+    for index, home in zip(indices, homes, strict=True):
+        form = linear(index)
+        if len(form.terms) == 1 and isinstance(form.terms[0][0], Var):
+            values[form.terms[0][0]] = linear(home).shifted(-form.constant).expr()
+    init = substitute(block.init, values)
+    left = free_vars(init) & {axis.var for axis in block.axes}
+    if left:
+        lost = ", ".join(sorted(var.name for var in left))
+        raise ScheduleError(
+            f"the init of block {block.name!r} depends on {lost}, which its results "
+            "do not name"
+        )
+    return init

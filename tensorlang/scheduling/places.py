@@ -1,0 +1,187 @@
+"""Where a tile lives: the loop body (or the whole function) and the nest that uses it.
+
+A `Site` names the statements among which a copy nest is put: the body of the loop `at`,
+or the function's outermost statements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from tensorlang.errors import ScheduleError
+from tensorlang.ir.nodes import (
+    Alloc,
+    Block,
+    Buffer,
+    Expr,
+    For,
+    Function,
+    Let,
+    Node,
+    Reduce,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+    seq,
+)
+from tensorlang.ir.visit import children, reads, walk, writes
+from tensorlang.scheduling.linear import Linear, linear
+from tensorlang.scheduling.regions import Range, of_extent, relax
+from tensorlang.scheduling.tree import (
+    Path,
+    block_of,
+    enclosing_loops,
+    find_block,
+    function_of,
+    replace,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A block seen from one of the loops around it, or from the function (`at` None).
+
+    `path` leads to the block; `path[depth]` is the child of `at`'s body that holds it.
+    """
+
+    path: Path
+    depth: int
+    at: For | None
+
+    @property
+    def block(self) -> Block:
+        """The block itself."""
+        return block_of(self.path)
+
+    @property
+    def func(self) -> Function:
+        """The function all stands in."""
+        return function_of(self.path)
+
+    @property
+    def child(self) -> Stmt:
+        """The statement among `at`'s that holds the block."""
+        child = self.path[self.depth]
+        assert isinstance(child, Stmt)
+        return child
+
+    @property
+    def inner(self) -> tuple[For, ...]:
+        """The loops around the block, inside `at`."""
+        below = (*self.path[self.depth : -1], self.block)
+        return enclosing_loops(below)
+
+    @property
+    def outer(self) -> tuple[For, ...]:
+        """`at` and the loops around it."""
+        return enclosing_loops(self.path[: self.depth + 1])
+
+    @property
+    def inner_ranges(self) -> Mapping[Var, Range | None]:
+        """The range of each loop inside `at`; None for the `Let`s there."""
+        named = dict.fromkeys(node.var for node in _outside_blocks(self.child))
+        return {**named, **loop_ranges(self.inner)}
+
+    @property
+    def outer_ranges(self) -> Mapping[Var, Range | None]:
+        """The range of each loop from `at` outwards."""
+        return loop_ranges(self.outer)
+
+    @property
+    def ranges(self) -> Mapping[Var, Range | None]:
+        """The range of every loop around the block."""
+        return loop_ranges((*self.outer, *self.inner))
+
+    @property
+    def outer_extents(self) -> Mapping[Var, Expr]:
+        """The extent of each loop from `at` outwards."""
+        return {loop.var: loop.extent for loop in self.outer}
+
+    def with_block(self, block: Block) -> Site:
+        """The same site in a function where the block is replaced by this one."""
+        func = replace(self.path, block)
+        return site(func, block.name, self.at.var.name if self.at else None)
+
+    def beside(
+        self, before: tuple[Stmt, ...], after: tuple[Stmt, ...] = ()
+    ) -> Function:
+        """The function with statements put before and after the child."""
+        return replace(self.path[: self.depth + 1], seq(*before, self.child, *after))
+
+
+def site(func: Function, block: str, at: str | None) -> Site:
+    """The block seen from its loop `at`, or from the function's outermost statements.
+
+    Raises:
+        ScheduleError: there is no such block, or the loop is not around it.
+    """
+    path = find_block(func, block)
+    loop = at and at.rpartition("/")[2]
+    for depth, node in enumerate(path[:-1]):
+        if isinstance(node, For) and node.var.name == loop:
+            return _below(path, depth, node)
+    if at is None:
+        return _below(path, 0, None)
+    around = ", ".join(loop.var.name for loop in enclosing_loops(path)) or "none"
+    raise ScheduleError(
+        f"loop {at!r} is not around block {block!r}; its loops are: {around}"
+    )
+
+
+def _below(path: Path, depth: int, at: For | None) -> Site:
+    depth += 1
+    if isinstance(path[depth], Seq):
+        depth += 1
+    return Site(path, depth, at)
+
+
+def _outside_blocks(node: Node) -> Iterator[Let]:
+    """The `Let`s at or below `node` that are in no block."""
+    if isinstance(node, Let):
+        yield node
+    elif isinstance(node, Stmt) and not isinstance(node, Block):
+        for child in children(node):
+            yield from _outside_blocks(child)
+
+
+def loop_ranges(loops: tuple[For, ...]) -> Mapping[Var, Range | None]:
+    """The values each loop variable takes; extents may use the loops further out."""
+    ranges: dict[Var, Range | None] = {}
+    for loop in loops:
+        last = relax(loop.extent, ranges)
+        ranges[loop.var] = last and of_extent(last.high)
+    return ranges
+
+
+def extents(loops: tuple[For, ...]) -> Mapping[Var, Linear]:
+    """The extent of each loop as a linear form."""
+    return {loop.var: linear(loop.extent) for loop in loops}
+
+
+def siblings(place: Site) -> tuple[Stmt, ...]:
+    """The statements next to the child, itself included, in order."""
+    parent = place.path[place.depth - 1]
+    return parent.stmts if isinstance(parent, Seq) else (place.child,)
+
+
+def stored(block: Block) -> tuple[Store | Reduce, ...]:
+    """The stores and reductions in a block's body."""
+    return tuple(n for n in walk(block.body) if isinstance(n, (Store, Reduce)))
+
+
+def touches(node: Node, buffer: Buffer) -> bool:
+    """Whether something at or below `node` reads or writes the buffer."""
+    return buffer in reads(node) | writes(node)
+
+
+def only_loops(place: Site) -> bool:
+    """Whether nothing but loops stands between `at` and the block."""
+    between = place.path[place.depth : -1]
+    return all(isinstance(node, (For, Seq)) for node in between) and not any(
+        isinstance(stmt, (Let, Alloc))
+        for node in between
+        if isinstance(node, Seq)
+        for stmt in node.stmts
+    )

@@ -1,0 +1,238 @@
+"""Taking a reduction apart: a nest of its own that starts its state."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from tensorlang.errors import ScheduleError
+from tensorlang.ir.nodes import (
+    Alloc,
+    Block,
+    Buffer,
+    Expr,
+    For,
+    Function,
+    Let,
+    Reduce,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+    seq,
+)
+from tensorlang.ir.visit import (
+    blocks,
+    free_vars,
+    fresh,
+    names,
+    substitute,
+    walk,
+    writes,
+)
+from tensorlang.scheduling.coverage import bound_of, guards_of
+from tensorlang.scheduling.facts import conjunction
+from tensorlang.scheduling.legality import legality
+from tensorlang.scheduling.partials import FOLDED
+from tensorlang.scheduling.places import touches
+from tensorlang.scheduling.primitives import primitive
+from tensorlang.scheduling.tiles import loop_kind
+from tensorlang.scheduling.tree import (
+    Path,
+    block_of,
+    enclosing_loops,
+    find_block,
+    replace,
+)
+
+
+def updates_of(block: Block) -> tuple[Reduce, ...]:
+    """The reductions in a block that starts and folds its own state.
+
+    Raises:
+        ScheduleError: it folds nothing, or its state is started elsewhere.
+    """
+    found = tuple(n for n in walk(block.body) if isinstance(n, Reduce))
+    folds = any(axis.kind == "reduction" for axis in block.axes)
+    if found and folds and block.init != seq():
+        return found
+    why = "has its init already" if folds and found else "has no reduction"
+    raise ScheduleError(f"block {block.name!r} {why}; there is nothing to take apart")
+
+
+def position(path: Path, loop: str) -> int:
+    """Where on the way to a block the loop is."""
+    name = loop.rpartition("/")[2]
+    for depth, node in enumerate(path):
+        if isinstance(node, For) and node.var.name == name:
+            return depth
+    around = ", ".join(outer.var.name for outer in enclosing_loops(path)) or "none"
+    raise ScheduleError(
+        f"loop {loop!r} is not around block {block_of(path).name!r}; "
+        f"its loops are: {around}"
+    )
+
+
+@legality("the init stands before the whole reduction")
+def starts_before(path: Path, depth: int) -> str | None:
+    """No loop around the place of the init belongs to the reduction."""
+    block = block_of(path)
+    for loop in enclosing_loops(path[: depth + 1]):
+        if loop_kind(block, loop.var) in FOLDED:
+            return (
+                f"loop {loop.var.name!r} reduces block {block.name!r} and is outside "
+                f"of the init; decompose before {loop.var.name!r}"
+            )
+    return None
+
+
+@legality("nothing else uses what the init sets")
+def sole_writer(path: Path, depth: int, buffers: frozenset[Buffer]) -> str | None:
+    """No other block under the loop uses the reduction's buffers."""
+    name = block_of(path).name
+    for other in blocks(path[depth]):
+        if other.name != name and any(touches(other, buffer) for buffer in buffers):
+            return (
+                f"block {other.name!r} uses the result of {name!r} under the same "
+                "loop; decompose before a loop further in"
+            )
+    return None
+
+
+@legality("only the ends of axes guard a reduction that is taken apart")
+def guarded_by_ends(path: Path) -> str | None:
+    """Each condition is about spatial loops alone, or ends a folded axis."""
+    block = block_of(path)
+    for cond in guards_of(block):
+        if folded(block, cond, enclosing_loops(path)) and not bound_of(block, cond):
+            return (
+                f"{cond!r} guards block {block.name!r} and depends on its reduction; "
+                "only `axis < end` may"
+            )
+    return None
+
+
+def folded(block: Block, cond: Expr, loops: Sequence[For]) -> bool:
+    """Whether a condition depends on a loop or axis of the reduction."""
+    used = free_vars(cond)
+    axes = {axis.var for axis in block.axes if axis.kind in FOLDED}
+    return bool(used & axes) or any(
+        loop.var in used and loop_kind(block, loop.var) in FOLDED for loop in loops
+    )
+
+
+@primitive
+def decompose_reduction(func: Function, block: str, loop: str) -> tuple[Function, str]:
+    """Start the state of a reduction in a nest of its own, before `loop`.
+
+    Args:
+        func: The function.
+        block: A block with reduction axes.
+        loop: A loop around it that all loops of the reduction are in, or are.
+
+    Returns:
+        The function and the name of the init block. The update keeps an empty `init`.
+
+    Raises:
+        ScheduleError: a loop of the reduction is outside of `loop`, another block uses
+            the result there, or a condition mixes in the reduction.
+
+    Before:
+
+        for i in range(4):
+            for k in range(8):
+                with block("y", vi=spatial(4, i), vk=reduction(8, k)):
+                    reduce(sum, y[vi], x[vi, vk])
+
+    After `decompose_reduction("y", "k")`:
+
+        for i in range(4):
+            with block("y_init", vi=spatial(4, i)):
+                y[vi] = 0.0
+            for k in range(8):
+                with block("y", vi=spatial(4, i), vk=reduction(8, k)):
+                    with init():
+                        pass
+                    reduce(sum, y[vi], x[vi, vk])
+    """
+    path = find_block(func, block)
+    old, depth = block_of(path), position(path, loop)
+    updates = updates_of(old)
+    starts_before(path, depth)
+    sole_writer(path, depth, writes(old))
+    guarded_by_ends(path)
+    need_loops_only(path[depth:])
+    taken = names(func)
+    name = fresh(f"{block}_init", taken)
+    made = dataclasses.replace(spatial_part(path), name=name, body=_start(old, updates))
+    start = renest(path[depth:], made, taken)
+    update = dataclasses.replace(old, init=seq())
+    changed = replace(path, update)
+    return _insert_before(changed, block, depth, start), name
+
+
+def need_loops_only(below: Path) -> None:
+    """Raises a `ScheduleError` where more than loops stands around the block."""
+    block = block_of(below).name
+    for parent in below[:-1]:
+        named = isinstance(parent, Seq) and any(
+            isinstance(stmt, (Let, Alloc)) for stmt in parent.stmts
+        )
+        if named or not isinstance(parent, (For, Seq)):
+            raise ScheduleError(
+                f"block {block!r} stands under more than loops there (a condition, a "
+                "let or an allocation); choose a loop further in"
+            )
+
+
+def _start(block: Block, updates: Sequence[Reduce]) -> Stmt:
+    """What sets the state: the block's own init, or the reducers' identities."""
+    if block.init is not None:
+        return block.init
+    return seq(
+        *(
+            Store(buffer, update.indices, identity)
+            for update in updates
+            for buffer, identity in zip(
+                update.buffers, update.reducer.identity, strict=True
+            )
+        )
+    )
+
+
+def spatial_part(path: Path) -> Block:
+    """The block without its folded axes and the conditions on them."""
+    block = block_of(path)
+    kept = [
+        cond
+        for cond in guards_of(block)
+        if not folded(block, cond, enclosing_loops(path))
+    ]
+    axes = tuple(axis for axis in block.axes if axis.kind not in FOLDED)
+    return dataclasses.replace(block, axes=axes, where=conjunction(kept), init=None)
+
+
+def renest(below: Path, block: Block, taken: set[str]) -> Stmt:
+    """The block in new loops, like those on the way that drive its axes."""
+    used = frozenset().union(*(free_vars(axis.value) for axis in block.axes))
+    loops = [loop for loop in below if isinstance(loop, For) and loop.var in used]
+    new = {loop.var: Var(fresh(loop.var.name, taken), loop.var.dtype) for loop in loops}
+    made: Stmt = block
+    for loop in reversed(loops):
+        made = dataclasses.replace(loop, body=made)
+    return _renamed(made, new)
+
+
+def _renamed(nest: Stmt, new: Mapping[Var, Var]) -> Stmt:
+    if not isinstance(nest, For):
+        return substitute(nest, new)
+    body = _renamed(nest.body, new)
+    extent = substitute(nest.extent, new)
+    return dataclasses.replace(nest, var=new[nest.var], extent=extent, body=body)
+
+
+def _insert_before(func: Function, block: str, depth: int, new: Stmt) -> Function:
+    path = find_block(func, block)
+    target = path[depth]
+    assert isinstance(target, Stmt)
+    return replace(path[: depth + 1], seq(new, target))

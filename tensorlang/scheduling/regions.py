@@ -1,0 +1,299 @@
+"""Which part of a buffer a statement touches, as bounds over the loops around it.
+
+Loops inside the statement are relaxed: `x[i*32 + j]` under `for j in range(32)` touches
+`i*32 .. i*32+31`. A dimension without a bound of constant size is taken whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from tensorlang.ir.nodes import (
+    AtomicUpdate,
+    Binary,
+    Block,
+    Buffer,
+    Cast,
+    Expr,
+    For,
+    Let,
+    Load,
+    Node,
+    Ramp,
+    Reduce,
+    Splat,
+    Stmt,
+    Store,
+    Unary,
+    Var,
+)
+from tensorlang.ir.visit import children, free_vars
+from tensorlang.scheduling.linear import Linear, divided, linear, number
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The integers `low .. high`, both ends included."""
+
+    low: Linear
+    high: Linear
+
+    @property
+    def extent(self) -> Linear:
+        """How many integers they are."""
+        return (self.high - self.low).shifted(1)
+
+
+Region: TypeAlias = tuple[Range, ...]
+Ranges: TypeAlias = Mapping[Var, Range | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One place in the text that reads or writes an element, and where its indices go.
+
+    `ranges` has the variables bound inside the statement that was asked about.
+    """
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    writes: bool
+    ranges: Ranges = field(repr=False)
+
+
+def of_extent(extent: Linear) -> Range:
+    """`0 .. extent-1`."""
+    return Range(number(0), extent.shifted(-1))
+
+
+def point(form: Linear) -> Range:
+    """The range of one value."""
+    return Range(form, form)
+
+
+def relax(expr: Expr, ranges: Ranges) -> Range | None:
+    """The range of an integer expression; variables not in `ranges` stay symbols.
+
+    None where it cannot be bounded (loaded from memory, say).
+    """
+    match expr:
+        case Var():
+            return ranges[expr] if expr in ranges else point(linear(expr))
+        case Cast(a=a) | Splat(value=a) if expr.dtype.is_integer:
+            return relax(a, ranges) if a.dtype.is_integer else None
+        case Ramp(base=base, stride=stride, lanes=lanes):
+            return _ramp(relax(base, ranges), linear(stride), lanes)
+        case Unary(op="neg", a=a):
+            inner = relax(a, ranges)
+            return inner and Range(inner.high.scaled(-1), inner.low.scaled(-1))
+        case Binary(op=op, a=a, b=b) if op in _RULES and not _fixed(expr, ranges):
+            left, right = relax(a, ranges), relax(b, ranges)
+            return _RULES[op](left, right) if left and right else None
+    if not _fixed(expr, ranges):
+        return None
+    return point(linear(expr))
+
+
+def _fixed(expr: Expr, ranges: Ranges) -> bool:
+    """Whether the value cannot change inside: no variable of `ranges`, no load."""
+    return not (free_vars(expr) & ranges.keys()) and not _loads(expr)
+
+
+def _loads(expr: Node) -> bool:
+    return isinstance(expr, Load) or any(_loads(child) for child in children(expr))
+
+
+def _ramp(base: Range | None, stride: Linear, lanes: int) -> Range | None:
+    if base is None or not stride.is_constant:
+        return None
+    step = stride.constant * (lanes - 1)
+    return Range(base.low.shifted(min(step, 0)), base.high.shifted(max(step, 0)))
+
+
+def _add(a: Range, b: Range) -> Range | None:
+    return Range(a.low + b.low, a.high + b.high)
+
+
+def _sub(a: Range, b: Range) -> Range | None:
+    return Range(a.low - b.high, a.high - b.low)
+
+
+def _mul(a: Range, b: Range) -> Range | None:
+    if not (b.low.is_constant and b.low == b.high):
+        a, b = b, a
+    if not (b.low.is_constant and b.low == b.high):
+        return None
+    factor = b.low.constant
+    ends = a.low.scaled(factor), a.high.scaled(factor)
+    return Range(*ends) if factor >= 0 else Range(ends[1], ends[0])
+
+
+def _floordiv(a: Range, b: Range) -> Range | None:
+    divisor = _positive(b)
+    if divisor is None:
+        return None
+    low, high = divided(a.low, divisor), divided(a.high, divisor)
+    width = a.high - a.low
+    if not (high - low).is_constant and width.is_constant:
+        high = low.shifted(-(-width.constant // divisor))
+    return Range(low, high)
+
+
+def _floormod(a: Range, b: Range) -> Range | None:
+    divisor = _positive(b)
+    if divisor is None:
+        return None
+    start = divided(a.low, divisor).scaled(divisor)
+    low, high = a.low - start, a.high - start
+    if low.is_constant and high.is_constant and high.constant < divisor:
+        return Range(low, high)
+    return of_extent(number(divisor))
+
+
+def _positive(b: Range) -> int | None:
+    same = b.low == b.high and b.low.is_constant and b.low.constant > 0
+    return b.low.constant if same else None
+
+
+def _min(a: Range, b: Range) -> Range | None:
+    low, high = _lower(a.low, b.low), _lower(a.high, b.high)
+    return Range(low, high) if low and high else None
+
+
+def _max(a: Range, b: Range) -> Range | None:
+    low, high = _higher(a.low, b.low), _higher(a.high, b.high)
+    return Range(low, high) if low and high else None
+
+
+def _lower(a: Linear, b: Linear) -> Linear | None:
+    gap = a - b
+    return (a if gap.constant <= 0 else b) if gap.is_constant else None
+
+
+def _higher(a: Linear, b: Linear) -> Linear | None:
+    gap = a - b
+    return (a if gap.constant >= 0 else b) if gap.is_constant else None
+
+
+_RULES = {
+    "add": _add,
+    "sub": _sub,
+    "mul": _mul,
+    "floordiv": _floordiv,
+    "floormod": _floormod,
+    "min": _min,
+    "max": _max,
+}
+
+
+def clip(found: Range | None, extent: Linear) -> Range:
+    """`found` cut to `0 .. extent-1` as far as its size stays known; else all of it."""
+    whole = of_extent(extent)
+    if found is None or not found.extent.is_constant:
+        return whole
+    if found.extent.constant == 1:
+        return found
+    if found.low.is_constant:
+        high = _lower(found.high, whole.high) or found.high
+        return Range(number(max(found.low.constant, 0)), high)
+    small = (extent - found.extent).constant if extent.is_constant else 1
+    return found if small > 0 else whole
+
+
+def union(a: Range | None, b: Range | None) -> Range | None:
+    """The smallest range that holds both, where their distance is constant."""
+    if a is None or b is None:
+        return None
+    low, high = _lower(a.low, b.low), _higher(a.high, b.high)
+    return Range(low, high) if low and high else None
+
+
+def accesses(node: Node, ranges: Ranges | None = None) -> Iterator[Access]:
+    """Every access at or below `node`, in program order."""
+    return _visit(node, dict(ranges or {}))
+
+
+def _visit(node: Node, ranges: dict[Var, Range | None]) -> Iterator[Access]:
+    match node:
+        case Buffer():
+            return
+        case For(var=var, extent=extent, body=body):
+            yield from _visit(extent, ranges)
+            last = relax(extent, ranges)
+            inside = last and Range(number(0), last.high.shifted(-1))
+            yield from _visit(body, ranges | {var: inside})
+            return
+        case Block():
+            yield from _visit_block(node, ranges)
+            return
+        case Let(var=var, value=value):
+            yield from _visit(value, ranges)
+            ranges[var] = relax(value, ranges) if var.dtype.is_integer else None
+            return
+        case Load(buffer=buffer, indices=indices):
+            yield Access(buffer, indices, writes=False, ranges=dict(ranges))
+        case Store(buffer=buffer, indices=indices):
+            yield Access(buffer, indices, writes=True, ranges=dict(ranges))
+        case AtomicUpdate(buffer=buffer, indices=indices):
+            yield Access(buffer, indices, writes=False, ranges=dict(ranges))
+            yield Access(buffer, indices, writes=True, ranges=dict(ranges))
+        case Reduce(buffers=buffers, indices=indices, values=values):
+            for buffer in buffers:
+                yield Access(buffer, indices, writes=False, ranges=dict(ranges))
+                yield Access(buffer, indices, writes=True, ranges=dict(ranges))
+            for value in (*indices, *values):
+                yield from _visit(value, ranges)
+            return
+    for child in children(node):
+        yield from _visit(child, ranges)
+
+
+def _visit_block(block: Block, ranges: dict[Var, Range | None]) -> Iterator[Access]:
+    for axis in block.axes:
+        yield from _visit(axis.value, ranges)
+    if block.where is not None:
+        yield from _visit(block.where, ranges)
+    inside = dict(ranges)
+    for axis in block.axes:
+        found = relax(axis.value, ranges)
+        inside[axis.var] = clip(found, linear(axis.extent))
+    if block.init is not None:
+        yield from _visit(block.init, inside)
+    yield from _visit(block.body, inside)
+
+
+def region(
+    node: Stmt,
+    buffer: Buffer,
+    *,
+    writes: bool | None = None,
+    ranges: Ranges | None = None,
+) -> Region | None:
+    """The part of `buffer` touched at or below `node`, over the loops around it.
+
+    Args:
+        node: The statement; variables bound outside it stay symbols.
+        buffer: The buffer.
+        writes: True for what is written, False for what is read, None for both.
+        ranges: Variables bound outside that are to be relaxed too.
+
+    Returns:
+        One range a dimension; None where the buffer is not touched at all.
+    """
+    found: list[Range | None] | None = None
+    for access in accesses(node, ranges):
+        if access.buffer != buffer or writes not in (None, access.writes):
+            continue
+        here = [relax(index, access.ranges) for index in access.indices]
+        found = here if found is None else [*map(union, found, here)]
+    if found is None:
+        return None
+    extents = [linear(extent) for extent in buffer.shape]
+    return tuple(map(clip, found, extents))
+
+
+def whole(buffer: Buffer) -> Region:
+    """All of a buffer."""
+    return tuple(of_extent(linear(extent)) for extent in buffer.shape)

@@ -1,0 +1,254 @@
+"""Partial results of a reduction in a buffer of their own: `rfactor`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tensorlang.errors import ScheduleError
+from tensorlang.ir.dtypes import i64
+from tensorlang.ir.nodes import (
+    Alloc,
+    Axis,
+    Block,
+    Buffer,
+    Expr,
+    For,
+    Function,
+    Load,
+    Reduce,
+    Stmt,
+    Var,
+    seq,
+)
+from tensorlang.ir.visit import fresh, names, rebuild
+from tensorlang.scheduling.legality import legality
+from tensorlang.scheduling.linear import Linear, linear
+from tensorlang.scheduling.partials import FOLDED, none_empty, partial
+from tensorlang.scheduling.places import loop_ranges
+from tensorlang.scheduling.primitives import primitive
+from tensorlang.scheduling.reduction import (
+    guarded_by_ends,
+    position,
+    renest,
+    spatial_part,
+    updates_of,
+)
+from tensorlang.scheduling.regions import relax
+from tensorlang.scheduling.tiles import loop_kind
+from tensorlang.scheduling.tree import (
+    Path,
+    block_of,
+    enclosing_loops,
+    find_block,
+    replace,
+)
+
+
+@legality("a factored loop belongs to the reduction alone")
+def only_reduces(block: Block, loop: For) -> str | None:
+    """The loop drives folded axes, and no others."""
+    driven = {a.kind for a in block.axes if loop.var in linear(a.value).vars}
+    if driven and driven <= set(FOLDED):
+        return None
+    return (
+        f"loop {loop.var.name!r} drives {', '.join(sorted(driven)) or 'no'} axes of "
+        f"block {block.name!r}; rfactor needs a loop of its reduction, split from it"
+    )
+
+
+@legality("factored parts are folded in order, or in any order")
+def order_kept(
+    block: Block, update: Reduce, loop: For, loops: Sequence[For]
+) -> str | None:
+    """A reducer that is not commutative is factored by its outermost split only."""
+    ordered = any(axis.kind == "ordered" for axis in block.axes)
+    if update.reducer.commutative and not ordered:
+        return None
+    axes = [axis for axis in block.axes if axis.kind in FOLDED]
+    if len(axes) == 1 and _leads(axes[0], loop, loops):
+        return None
+    return (
+        f"{update.reducer.name!r} folds in order in block {block.name!r}, and loop "
+        f"{loop.var.name!r} is not the outermost split of its axis; factor that one"
+    )
+
+
+def _leads(axis: Axis, loop: For, loops: Sequence[For]) -> bool:
+    """Whether each value of the loop is one contiguous piece of the axis, in order."""
+    form = linear(axis.value)
+    step = dict(form.terms).get(loop.var, 0)
+    rest = form - Linear(((loop.var, step),))
+    ranges = loop_ranges(tuple(loops))
+    found = relax(rest.expr(), ranges)
+    if found is None or loop.var in rest.vars:
+        return False
+    inner = found.low.is_constant and found.high.is_constant
+    return inner and found.low.constant >= 0 and found.high.constant < step
+
+
+@legality("a factored reduction has its nest to itself")
+def own_nest(path: Path, top: int) -> str | None:
+    """All loops of the reduction hold nothing but the block."""
+    block = block_of(path)
+    for outer in enclosing_loops(path[: top + 1]):
+        if loop_kind(block, outer.var) in FOLDED:
+            return (
+                f"loop {outer.var.name!r} reduces block {block.name!r} and holds other "
+                "statements too; the partial results cannot be folded behind it"
+            )
+    return None
+
+
+@primitive
+def rfactor(
+    func: Function, block: str, loop: str, axis: int = 0
+) -> tuple[Function, tuple[str, str]]:
+    """Reduce to one partial result for each value of `loop`, then reduce these.
+
+    The loop then drives a spatial axis: it may be made parallel or vectorized.
+
+    Args:
+        func: The function.
+        block: The reduction. Any reducer will do, tuple states too; one that is not
+            commutative only by the outermost split of its axis.
+        loop: A loop of the reduction.
+        axis: Which dimension of the new buffers counts the partial results.
+
+    Returns:
+        The function, and the names of the block of the partial results and of the
+        first new buffer. The block that folds them keeps the name `block`.
+
+    Raises:
+        ScheduleError: the loop drives a spatial axis, other statements stand in the
+            nest, a partial result would be empty, or the order would change.
+
+    Before:
+
+        for i in range(4):
+            for k_0 in range(8):
+                for k_1 in range(16):
+                    with block("y", vi=spatial(4, i),
+                               vk=reduction(128, k_0 * 16 + k_1)):
+                        reduce(sum, y[vi], x[vi, vk])
+
+    After `rfactor("y", "k_0")`:
+
+        y_rf = alloc(f32[8, 4])
+        for i in range(4):
+            for k_0 in range(8):
+                for k_1 in range(16):
+                    with block("y_rf_part", vi=spatial(4, i), vk_in=reduction(16, k_1),
+                               vk_0=spatial(8, k_0)):
+                        reduce(sum, y_rf[vk_0, vi], x[vi, vk_0 * 16 + vk_in])
+        for i_1 in range(4):
+            for k_0_1 in range(8):
+                with block("y", vi=spatial(4, i_1), vk_0_1=reduction(8, k_0_1)):
+                    reduce(sum, y[vi], y_rf[vk_0_1, vi])
+    """
+    path = find_block(func, block)
+    old = block_of(path)
+    update = _one_update(old)
+    target = path[position(path, loop)]
+    assert isinstance(target, For)
+    loops = enclosing_loops(path)
+    top = _top(path)
+    only_reduces(old, target)
+    order_kept(old, update, target, loops)
+    own_nest(path, top)
+    guarded_by_ends(path)
+    none_empty(old, (target,), loop_ranges(loops))
+    taken = names(func)
+    name = fresh(f"{block}_rf", taken)
+    parts = _part_buffers(update, name, target, axis, taken)
+    factor = _Factor(path, top, update, target, axis, parts)
+    part = factor.parts_block(fresh(f"{name}_part", taken), taken)
+    nest = find_block(replace(path, part), part.name)[top]
+    assert isinstance(nest, Stmt)
+    allocs = [Alloc(buffer) for buffer in parts]
+    made = seq(*allocs, nest, factor.final(taken))
+    return replace(path[: top + 1], made), (part.name, name)
+
+
+def _one_update(block: Block) -> Reduce:
+    updates = updates_of(block)
+    if len(updates) == 1:
+        return updates[0]
+    raise ScheduleError(
+        f"block {block.name!r} folds {len(updates)} states; rfactor takes apart one"
+    )
+
+
+def _top(path: Path) -> int:
+    """Where the chain of loops that hold nothing but the block begins."""
+    depth = len(path) - 1
+    while isinstance(path[depth - 1], For):
+        depth -= 1
+    return depth
+
+
+def _part_buffers(
+    update: Reduce, name: str, loop: For, axis: int, taken: set[str]
+) -> tuple[Buffer, ...]:
+    first = update.buffers[0]
+    if not 0 <= axis <= first.ndim:
+        raise ScheduleError(
+            f"rfactor puts the partial results of {first.name!r} at dimension {axis}; "
+            f"it can be 0 to {first.ndim}"
+        )
+    made = []
+    for buffer in update.buffers:
+        own = name if buffer is first else fresh(f"{buffer.name}_rf", taken)
+        shape = _with(buffer.shape, axis, loop.extent)
+        made.append(Buffer(own, buffer.dtype, shape))
+    return tuple(made)
+
+
+def _with(items: tuple[Expr, ...], axis: int, new: Expr) -> tuple[Expr, ...]:
+    return (*items[:axis], new, *items[axis:])
+
+
+@dataclass(frozen=True, slots=True)
+class _Factor:
+    """One use of `rfactor`: the block at `path`, alone from `path[top]` on."""
+
+    path: Path
+    top: int
+    update: Reduce
+    loop: For
+    axis: int
+    parts: tuple[Buffer, ...]
+
+    def parts_block(self, name: str, taken: set[str]) -> Block:
+        """The block that computes the partial results."""
+        old = dataclasses.replace(block_of(self.path), name=name, init=None)
+        ranges = loop_ranges(enclosing_loops(self.path))
+        block = partial(old, (self.loop,), ranges, taken)
+        pin = next(a.var for a in reversed(block.axes) if a.value == self.loop.var)
+
+        def visit(node: Any) -> Any:
+            if isinstance(node, Reduce):
+                indices = _with(node.indices, self.axis, pin)
+                return dataclasses.replace(node, buffers=self.parts, indices=indices)
+            return rebuild(node, visit) if isinstance(node, Stmt) else node
+
+        return dataclasses.replace(block, body=visit(block.body))
+
+    def final(self, taken: set[str]) -> Stmt:
+        """The nest that folds the partial results."""
+        var = Var(fresh(f"v{self.loop.var.name}", taken), i64)
+        pin = Axis(var, "reduction", self.loop.extent, self.loop.var)
+        indices = _with(self.update.indices, self.axis, var)
+        values = tuple(Load(part, indices) for part in self.parts)
+        block = spatial_part(self.path)
+        made = dataclasses.replace(
+            block,
+            axes=(*block.axes, pin),
+            body=dataclasses.replace(self.update, values=values),
+            init=block_of(self.path).init,
+        )
+        loops = [n for n in self.path[self.top : -1] if n is not self.loop]
+        inner = dataclasses.replace(self.loop, kind="serial", thread="")
+        return renest((*loops, inner), made, taken)

@@ -1,0 +1,281 @@
+"""Tiles: small buffers that hold a region of a big one while a loop body runs.
+
+A tile is indexed from 0. A block body sees only its axes, so a block that works on a
+tile gets axes that count within it:
+
+    x[vi, vk]   with vi = i_0*32 + i_1      becomes
+    t[vi_in, vk] with vi_in = i_1           where the tile starts at row i_0*32
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from tensorlang.errors import ScheduleError
+from tensorlang.ir.dtypes import i64
+from tensorlang.ir.nodes import (
+    Axis,
+    Block,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    Load,
+    Node,
+    Ramp,
+    Reduce,
+    Stmt,
+    Store,
+    Var,
+)
+from tensorlang.ir.visit import fresh, rebuild, substitute
+from tensorlang.scheduling.facts import conjunction, conjuncts
+from tensorlang.scheduling.linear import Linear, linear, number
+from tensorlang.scheduling.regions import Range, Ranges, Region, relax
+
+N = TypeVar("N", bound=Node)
+
+
+def tile_of(buffer: Buffer, region: Region, name: str, scope: str) -> Buffer:
+    """A buffer for a region of another one."""
+    shape = tuple(part.extent.expr() for part in region)
+    return Buffer(name, buffer.dtype, shape, scope)
+
+
+@dataclass(slots=True)
+class Localizer:
+    """Rewrites the indices of one block from a buffer to a tile of it.
+
+    Attributes:
+        block: The block as it was; `axes` collects what it gets in addition.
+        inside: Ranges of the loops inside the tile's lifetime.
+        outside: Extents of the loops around it.
+        taken: Names in use.
+    """
+
+    block: Block
+    inside: Ranges
+    outside: Mapping[Var, Expr]
+    taken: set[str]
+    axes: list[Axis] = field(default_factory=list)
+
+    def index(self, index: Expr, start: Linear) -> Expr:
+        """`index - start` in terms of the block's axes and of new ones."""
+        if isinstance(index, Ramp):
+            base = self.index(index.base, start)
+            return dataclasses.replace(index, base=base)
+        if not self._moving(start):
+            return index if start == Linear() else (linear(index) - start).expr()
+        rest, total = Linear() - start, Linear()
+        for atom, coefficient in linear(index).terms:
+            axis = self._axis(atom)
+            low = self._low(axis) if axis else None
+            if axis and low and self._moving(low):
+                total += self._local(axis, low).scaled(coefficient)
+                rest += low.scaled(coefficient)
+            else:
+                total += Linear(((atom, coefficient),))
+        rest = rest.shifted(linear(index).constant)
+        if self._moving(rest):
+            return (linear(index) - linear(self._pinned(start.expr()))).expr()
+        return (total + rest).expr()
+
+    def _moving(self, form: Linear) -> bool:
+        return bool(form.vars & self.outside.keys())
+
+    def _axis(self, atom: Expr) -> Axis | None:
+        return next((axis for axis in self.block.axes if axis.var == atom), None)
+
+    def _low(self, axis: Axis) -> Linear | None:
+        found = relax(axis.value, self.inside)
+        return found.low if found else None
+
+    def _local(self, axis: Axis, low: Linear) -> Linear:
+        """What counts like `axis`, from the tile's start: a new axis, or a constant."""
+        value = linear(axis.value) - low
+        found = relax(axis.value, self.inside)
+        if value.is_constant or found is None:
+            return value
+        name, extent = f"{axis.var.name}_in", found.extent.expr()
+        return Linear(((self._extra(name, axis.kind, extent, value.expr()), 1),))
+
+    def _extra(self, name: str, kind: str, extent: Expr, value: Expr) -> Var:
+        for axis in (*self.block.axes, *self.axes):
+            if axis.value == value and axis.kind == kind:
+                return axis.var
+        var = Var(fresh(name, self.taken), i64)
+        self.axes.append(Axis(var, kind, extent, value))
+        return var
+
+    def _pinned(self, expr: Expr) -> Expr:
+        """`expr` with an axis of the block in the place of each outer loop."""
+        pins: dict[Var, Expr] = {}
+        for var in linear(expr).vars & self.outside.keys():
+            kind = loop_kind(self.block, var)
+            pins[var] = self._extra(f"v{var.name}", kind, self.outside[var], var)
+        return substitute(expr, pins)
+
+    def finish(self, block: Block) -> Block:
+        """`block` with the axes that were added."""
+        return dataclasses.replace(block, axes=(*block.axes, *self.axes))
+
+
+def loop_kind(block: Block, loop: Var) -> str:
+    """What a loop is to a block: the least free kind of the axes it drives."""
+    kinds = {axis.kind for axis in block.axes if loop in linear(axis.value).vars}
+    for kind in ("ordered", "reduction", "opaque", "disjoint"):
+        if kind in kinds:
+            return kind
+    return "spatial"
+
+
+def retarget(
+    node: N,
+    tiles: Mapping[Buffer, Buffer],
+    move: Any,
+    *,
+    reads: bool,
+    writes: bool,
+) -> N:
+    """`node` with loads or stores of the buffers turned into ones of their tiles.
+
+    `move(dimension, index)` gives the index in the tile.
+    """
+
+    def moved(indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        return tuple(move(d, index) for d, index in enumerate(indices))
+
+    def visit(current: Any) -> Any:
+        if isinstance(current, Buffer):
+            return current
+        current = rebuild(current, visit)
+        match current:
+            case Load(buffer=buffer) if reads and buffer in tiles:
+                given = {"buffer": tiles[buffer], "indices": moved(current.indices)}
+            case Store(buffer=buffer) if writes and buffer in tiles:
+                given = {"buffer": tiles[buffer], "indices": moved(current.indices)}
+            case Reduce(buffers=buffers) if writes and buffers[0] in tiles:
+                held = tuple(tiles[buffer] for buffer in buffers)
+                given = {"buffers": held, "indices": moved(current.indices)}
+            case _:
+                return current
+        return dataclasses.replace(current, **given)
+
+    return visit(node)  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A block's axes over a region: `at` in the buffer, `local` in the tile.
+
+    `loops` are the new loops, outermost first; `where` keeps it inside the buffer.
+    """
+
+    loops: tuple[tuple[Var, Expr], ...]
+    axes: tuple[Axis, ...]
+    at: tuple[Expr, ...]
+    local: tuple[Expr, ...]
+    where: Expr | None
+
+    def guarded(self, conditions: Sequence[Expr]) -> Copy:
+        """The same under more conditions."""
+        held = () if self.where is None else tuple(conjuncts(self.where))
+        where = conjunction(dict.fromkeys((*held, *conditions)))
+        return dataclasses.replace(self, where=where)
+
+    def nest(
+        self,
+        name: str,
+        body: Stmt,
+        extra: Sequence[Axis] = (),
+        init: Stmt | None = None,
+    ) -> Stmt:
+        """The loops around one block of this body."""
+        made: Stmt = Block(name, (*self.axes, *extra), body, self.where, init)
+        for var, extent in reversed(self.loops):
+            made = For(var, extent, "serial", made)
+        return made
+
+
+def copy_over(
+    buffer: Buffer,
+    region: Region,
+    around: Ranges,
+    taken: set[str],
+) -> Copy:
+    """Loops and axes that visit the part of `region` that lies in `buffer`.
+
+    Args:
+        buffer: The buffer the region is of.
+        region: One range a dimension.
+        around: Ranges of the loops that stand around, to prove guards superfluous.
+        taken: Names in use; new ones are added.
+    """
+    loops: list[tuple[Var, Expr]] = []
+    axes: list[Axis] = []
+    at: list[Expr] = []
+    local: list[Expr] = []
+    where: list[Expr] = []
+    for d, (part, extent) in enumerate(zip(region, buffer.shape, strict=True)):
+        counter: Expr = Const(0, i64)
+        if part.extent != number(1):
+            counter = Var(fresh(f"a{d}", taken), i64)
+            loops.append((counter, part.extent.expr()))
+        value = (part.low + linear(counter)).expr()
+        axis = Axis(Var(fresh(f"v{d}", taken), i64), "spatial", extent, value)
+        axes.append(axis)
+        at.append(axis.var)
+        where += _inside(part, extent, value, around)
+        local.append(_local_axis(part, axis, counter, axes, taken))
+    return Copy(
+        tuple(loops),
+        tuple(axes),
+        tuple(at),
+        tuple(local),
+        conjunction(dict.fromkeys(where)),
+    )
+
+
+def _local_axis(
+    part: Range, axis: Axis, counter: Expr, axes: list[Axis], taken: set[str]
+) -> Expr:
+    if part.low == Linear():
+        return axis.var
+    if not isinstance(counter, Var):
+        return counter
+    var = Var(fresh(f"{axis.var.name}_in", taken), i64)
+    axes.append(Axis(var, "spatial", part.extent.expr(), counter))
+    return var
+
+
+def _inside(part: Range, extent: Expr, value: Expr, around: Ranges) -> list[Expr]:
+    """What has to be asked so that `value` stays within the dimension."""
+    low, high = _extreme(part.low, around, high=False), _extreme(part.high, around)
+    room = linear(extent) - high
+    asked = []
+    if not (low.is_constant and low.constant >= 0):
+        asked.append(value >= 0)
+    if not (room.is_constant and room.constant > 0):
+        asked.append(value < extent)
+    return asked
+
+
+def _extreme(form: Linear, around: Ranges, *, high: bool = True) -> Linear:
+    found = relax(form.expr(), around)
+    if found is None:
+        return form
+    return found.high if high else found.low
+
+
+def need_known(region: Region | None, what: str) -> Region:
+    """The region, where there is one.
+
+    Raises:
+        ScheduleError: the buffer is not touched there.
+    """
+    if region is None:
+        raise ScheduleError(what)
+    return region
