@@ -1,0 +1,1 @@
+"""Lowering to plain loops, and the renderers that hand them to templates."""

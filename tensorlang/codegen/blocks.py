@@ -1,0 +1,258 @@
+"""Blocks removed: axes become their values, `where` an `If`, `init` stands in place.
+
+    for k in range(K):                              s[i] = 0.0
+        with block("b", vi=spatial(N, i),           for k in range(K):
+                   vk=reduction(K, k)):       ->        reduce(sum, s[i], x[i, k])
+            reduce(sum, s[vi], x[vi, vk])
+
+The state is set before the outermost loop that a reduction axis depends on, in a nest
+of the spatial loops below it. Where that is not possible (a fused loop that is both,
+a loop whose bounds depend on a reduction) it is set by the first reduction instance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tensorlang.codegen.folding import fold
+from tensorlang.ir.nodes import (
+    Alloc,
+    Axis,
+    Binary,
+    Block,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    Function,
+    If,
+    Let,
+    Reduce,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+    as_expr,
+    seq,
+)
+from tensorlang.ir.visit import free_vars, rebuild, substitute, walk
+
+
+def remove_blocks(function: Function) -> Function:
+    """The function as plain loops and statements."""
+    state = _Placing({}, [])
+    body = state.visit(function.body, ())
+    return replace(function, body=body)
+
+
+@dataclass
+class _Placing:
+    """`hoisted` holds, by loop, the statements that go right before it."""
+
+    hoisted: dict[int, list[Stmt]]
+    path: list[Stmt]
+
+    def visit(self, stmt: Stmt, path: tuple[Stmt, ...]) -> Stmt:
+        """`stmt` without blocks; `path` holds the statements around it."""
+        match stmt:
+            case Block():
+                return self.block(stmt, path)
+            case Seq():
+                return seq(*self._sequence(stmt, path))
+            case _:
+                inner = (*path, stmt)
+                new = rebuild(
+                    stmt,
+                    lambda child: (
+                        self.visit(child, inner) if isinstance(child, Stmt) else child
+                    ),
+                )
+                return seq(*self.hoisted.pop(id(stmt), []), new)
+
+    def _sequence(self, stmt: Seq, path: tuple[Stmt, ...]) -> list[Stmt]:
+        """Its statements; what is allocated and named so far counts as around."""
+        found: list[Stmt] = []
+        for item in stmt.stmts:
+            found.append(self.visit(item, path))
+            if isinstance(item, (Alloc, Let)):
+                path = (*path, item)
+        return found
+
+    def block(self, block: Block, path: tuple[Stmt, ...]) -> Stmt:
+        """One block: its body on plain indices, its init hoisted or guarded."""
+        values = {axis.var: axis.value for axis in block.axes}
+        body = self.visit(substitute(block.body, values), path)
+        init = initial(block)
+        if init is not None:
+            init = substitute(init, values)
+            place = find_place(block, path)
+            if place is None:
+                body = seq(_guarded(init, _first_instance(block)), body)
+            elif isinstance(place, Hoist):
+                before = self.hoisted.setdefault(id(place.loop), [])
+                before.append(place.wrap(init))
+        return _guarded(body, block.where)
+
+
+def _guarded(stmt: Stmt, cond: Expr | None) -> Stmt:
+    return stmt if cond is None else If(cond, stmt)
+
+
+def initial(block: Block) -> Stmt | None:
+    """The statement that sets a block's state: its own, or the reducer's identity."""
+    if block.init is not None:
+        return block.init
+    if not _reductions(block):
+        return None
+    stores = [
+        Store(buffer, node.indices, identity)
+        for node in walk(block.body)
+        if isinstance(node, Reduce)
+        for buffer, identity in zip(node.buffers, node.reducer.identity, strict=True)
+    ]
+    return seq(*stores) if stores else None
+
+
+def _reductions(block: Block) -> list[Axis]:
+    return [axis for axis in block.axes if axis.kind == "reduction"]
+
+
+def _first_instance(block: Block) -> Expr | None:
+    """Every reduction axis at 0; None for a block without any."""
+    tests = [axis.value.equal(as_expr(0)) for axis in _reductions(block)]
+    return _all(tests)
+
+
+def _all(tests: Sequence[Expr]) -> Expr | None:
+    result: Expr | None = None
+    for test in tests:
+        result = test if result is None else Binary("and", result, test)
+    return result
+
+
+@dataclass
+class Hoist:
+    """Set the state right before `loop`, inside copies of `spatial` loops and ifs."""
+
+    loop: For
+    around: tuple[Stmt, ...]
+    guard: Expr | None
+
+    def wrap(self, init: Stmt) -> Stmt:
+        """`init` in its own loop nest."""
+        nest = _guarded(init, self.guard)
+        for outer in reversed(self.around):
+            if isinstance(outer, If):
+                nest = If(outer.cond, nest)
+            else:
+                assert isinstance(outer, For)
+                nest = replace(outer, body=nest)
+        return nest
+
+
+class Never:
+    """The instances here never are the first of a reduction."""
+
+
+def find_place(block: Block, path: tuple[Stmt, ...]) -> Hoist | Never | None:
+    """Where a block's state is set; None asks for a guard at the block itself."""
+    reductions = _reductions(block)
+    starts = [_at_zero(axis.value) for axis in reductions]
+    if any(isinstance(s, Const) and s.value != 0 for s in starts):
+        return Never()
+    if not reductions or not all(isinstance(s, Const) for s in starts):
+        return None
+    reduced = _variables([axis.value for axis in reductions])
+    inside = _inside_allocation(block, path)
+    position = next(
+        (
+            n
+            for n, stmt in enumerate(inside)
+            if isinstance(stmt, For) and stmt.var in reduced
+        ),
+        None,
+    )
+    if position is None:
+        return None
+    return _hoist(block, inside[position:], reduced)
+
+
+def _hoist(
+    block: Block, path: tuple[Stmt, ...], reduced: frozenset[Var]
+) -> Hoist | None:
+    """The place before `path[0]`, where everything on the way allows it."""
+    others = [axis for axis in block.axes if axis.kind != "reduction"]
+    spatial = _variables([axis.value for axis in others])
+    if spatial & reduced:
+        return None
+    around: list[Stmt] = []
+    for stmt in path:
+        match stmt:
+            case For(var=var, kind=kind) if var in reduced:
+                if kind in ("parallel", "bound"):
+                    return None
+            case For(extent=extent) if not free_vars(extent) & reduced:
+                if stmt.var in spatial:
+                    around.append(stmt)
+            case Let(var=var) if var not in spatial:
+                continue
+            case Alloc():
+                continue
+            case If(orelse=None) if not free_vars(stmt.cond) & reduced:
+                around.append(stmt)
+            case _:
+                return None
+    first = path[0]
+    assert isinstance(first, For)
+    return Hoist(first, tuple(around), _spatial_guard(block, others, reduced))
+
+
+def _spatial_guard(
+    block: Block, others: Sequence[Axis], reduced: frozenset[Var]
+) -> Expr | None:
+    """What of `where` speaks of the point alone; else that the point exists."""
+    tests = conjuncts(block.where)
+    values = {axis.var: axis.value for axis in block.axes}
+    tests = [substitute(test, values) for test in tests]
+    kept = [test for test in tests if not free_vars(test) & reduced]
+    mixed = [test for test in tests if free_vars(test) & reduced]
+    if any(free_vars(test) - reduced for test in mixed):
+        for axis in others:
+            kept += [axis.value >= as_expr(0), axis.value < axis.extent]
+    return _all(kept)
+
+
+def conjuncts(cond: Expr | None) -> list[Expr]:
+    """The tests that a condition joins by `and`."""
+    match cond:
+        case None:
+            return []
+        case Binary(op="and", a=a, b=b):
+            return [*conjuncts(a), *conjuncts(b)]
+        case _:
+            return [cond]
+
+
+def _variables(values: Sequence[Expr]) -> frozenset[Var]:
+    found: frozenset[Var] = frozenset()
+    return found.union(*(free_vars(value) for value in values))
+
+
+def _at_zero(value: Expr) -> Expr:
+    """An axis's value in the first iteration of all its loops."""
+    zeros: dict[Var, Expr] = {var: Const(0, var.dtype) for var in free_vars(value)}
+    return fold(substitute(value, zeros))
+
+
+def _inside_allocation(block: Block, path: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """The part of the path inside the scope of the block's own state."""
+    states: set[Buffer] = set()
+    for node in walk(block.body):
+        if isinstance(node, Reduce):
+            states.update(node.buffers)
+    for n in range(len(path) - 1, -1, -1):
+        stmt = path[n]
+        if isinstance(stmt, Alloc) and stmt.buffer in states:
+            return path[n + 1 :]
+    return tuple(stmt for stmt in path if not isinstance(stmt, Alloc))

@@ -1,0 +1,125 @@
+"""Buffers flattened: layouts applied, every access one i64 index into row-major memory.
+
+    y[i, j] = ...          y: f32[n, 512]       ->      y[i * 512 + j] = ...
+
+A layout's physical shape is that of its results at the largest indices, plus one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tensorlang.codegen.folding import add, make, mul, product
+from tensorlang.errors import CodegenError
+from tensorlang.ir.nodes import (
+    Alloc,
+    AtomicUpdate,
+    Binary,
+    Buffer,
+    Const,
+    Expr,
+    Function,
+    Load,
+    Param,
+    Store,
+    Var,
+    as_expr,
+)
+from tensorlang.ir.visit import rebuild, substitute
+
+
+def flatten(function: Function) -> Function:
+    """The function with one-dimensional buffers and no layouts."""
+    known: dict[Buffer, tuple[Buffer, tuple[Expr, ...]]] = {}
+
+    def place(buffer: Buffer) -> tuple[Buffer, tuple[Expr, ...]]:
+        if buffer not in known:
+            shape = physical_shape(buffer)
+            flat = replace(buffer, shape=(product(shape),), layout=None)
+            known[buffer] = flat, shape
+        return known[buffer]
+
+    def visit(node: Any) -> Any:
+        match node:
+            case Load() | Store() | AtomicUpdate():
+                new = rebuild(node, visit)
+                flat, shape = place(node.buffer)
+                index = offset(node.buffer, new.indices, shape)
+                return replace(new, buffer=flat, indices=(index,))
+            case Alloc():
+                return Alloc(place(node.buffer)[0])
+            case Buffer():
+                return node
+            case _:
+                return rebuild(node, visit)
+
+    params = tuple(
+        Param(place(param.buffer)[0], param.role) for param in function.params
+    )
+    return replace(function, params=params, body=visit(function.body))
+
+
+def physical_shape(buffer: Buffer) -> tuple[Expr, ...]:
+    """The extents of a buffer's memory, after its layout."""
+    if buffer.layout is None:
+        return buffer.shape
+    last = {
+        var: add(extent, as_expr(-1))
+        for var, extent in zip(buffer.layout.vars, buffer.shape, strict=True)
+    }
+    return tuple(
+        add(_largest(buffer, result, last), as_expr(1))
+        for result in buffer.layout.results
+    )
+
+
+def _largest(buffer: Buffer, result: Expr, last: dict[Var, Expr]) -> Expr:
+    """An index that no element passes; variables run over 0 .. last."""
+
+    def visit(expr: Expr) -> Expr:
+        match expr:
+            case Const():
+                return expr
+            case Var():
+                return last[expr]
+            case Binary(op="floormod", b=Const(value=modulus)):
+                whole = visit(expr.a)
+                cut = int(modulus) - 1
+                return (
+                    as_expr(min(cut, int(whole.value)))
+                    if isinstance(whole, Const)
+                    else as_expr(cut)
+                )
+            case Binary(op="floordiv", b=Const()):
+                return make("floordiv", visit(expr.a), expr.b)
+            case Binary(op="sub"):
+                return visit(expr.a)
+            case Binary(op="add" | "mul" | "max"):
+                return make(expr.op, visit(expr.a), visit(expr.b))
+            case Binary(op="xor" | "or"):
+                return _all_ones(visit(expr.a), visit(expr.b))
+            case Binary(op="and" | "min"):
+                return visit(expr.b) if isinstance(expr.b, Const) else visit(expr.a)
+        raise CodegenError(f"{buffer.name}: no bound for the layout index {result}")
+
+    return visit(result)
+
+
+def _all_ones(a: Expr, b: Expr) -> Expr:
+    """The largest number with as many bits as either (swizzles are of known size)."""
+    if not isinstance(a, Const) or not isinstance(b, Const):
+        return add(a, b)
+    bits = max(int(a.value).bit_length(), int(b.value).bit_length())
+    return as_expr((1 << bits) - 1)
+
+
+def offset(buffer: Buffer, indices: tuple[Expr, ...], shape: tuple[Expr, ...]) -> Expr:
+    """The row-major position of the element at logical `indices`."""
+    if buffer.layout is not None:
+        values = dict(zip(buffer.layout.vars, indices, strict=True))
+        indices = tuple(substitute(r, values) for r in buffer.layout.results)
+    position: Expr = as_expr(0)
+    for index, extent in zip(indices, shape, strict=True):
+        position = add(mul(position, extent), index)
+    return position

@@ -1,0 +1,162 @@
+"""Integer arithmetic with constants folded while it is built: offsets and extents.
+
+The passes use these so that what they build is small from the start; `ir.simplify`
+does the thorough work.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Final
+
+from tensorlang.ir.nodes import (
+    Binary,
+    Compare,
+    Const,
+    Expr,
+    Node,
+    Select,
+    Splat,
+    as_expr,
+)
+from tensorlang.ir.visit import transform
+
+_EXACT: Final[dict[str, Callable[[int, int], int]]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "min": min,
+    "max": max,
+    "and": operator.and_,
+    "or": operator.or_,
+    "xor": operator.xor,
+}
+_ROUNDED: Final[dict[str, Callable[[int, int], int]]] = {
+    "floordiv": operator.floordiv,
+    "floormod": operator.mod,
+}
+_COMPARE: Final[dict[str, Callable[[int, int], bool]]] = {
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "lt": operator.lt,
+    "le": operator.le,
+    "gt": operator.gt,
+    "ge": operator.ge,
+}
+_ZERO_RIGHT: Final = ("add", "sub", "or", "xor", "shl", "shr")
+
+
+def is_const(expr: Expr, value: int | None = None) -> bool:
+    """Whether an expression is an integer constant (of this value)."""
+    if not isinstance(expr, Const) or not expr.dtype.is_integer:
+        return False
+    return value is None or expr.value == value
+
+
+def make(op: str, a: Expr, b: Expr, contract: bool = False) -> Expr:
+    """`a op b`, folded where both are integer constants or one is neutral."""
+    if a.dtype.is_integer and a.dtype.lanes == 1:
+        if isinstance(a, Const) and isinstance(b, Const):
+            number = _number(op, int(a.value), int(b.value))
+            if number is not None:
+                return Const(number, a.dtype)
+        neutral = _neutral(op, a, b)
+        if neutral is not None:
+            return neutral
+    if a.dtype.is_bool and a.dtype.lanes == 1:
+        known = _truth(op, a, b)
+        if known is not None:
+            return known
+    return Binary(op, a, b, contract)
+
+
+def _number(op: str, a: int, b: int) -> int | None:
+    if op in _EXACT:
+        return _EXACT[op](a, b)
+    if op in _ROUNDED and b:
+        return _ROUNDED[op](a, b)
+    return None
+
+
+def _neutral(op: str, a: Expr, b: Expr) -> Expr | None:
+    """The operand that is left where the other one changes nothing."""
+    if op in _ZERO_RIGHT and is_const(b, 0):
+        return a
+    if op == "add" and is_const(a, 0):
+        return b
+    if op == "mul":
+        if is_const(a, 0) or is_const(b, 1):
+            return a
+        if is_const(b, 0) or is_const(a, 1):
+            return b
+    if op == "floordiv" and is_const(b, 1):
+        return a
+    if op == "floormod" and is_const(b, 1):
+        return Const(0, a.dtype)
+    if op == "add" and isinstance(b, Const) and _adds_constant(a):
+        assert isinstance(a, Binary)
+        return make("add", a.a, make("add", a.b, b))
+    return None
+
+
+def _adds_constant(a: Expr) -> bool:
+    return isinstance(a, Binary) and a.op == "add" and isinstance(a.b, Const)
+
+
+def _truth(op: str, a: Expr, b: Expr) -> Expr | None:
+    for known, other in ((a, b), (b, a)):
+        if isinstance(known, Const) and op in ("and", "or"):
+            return other if known.value == (op == "and") else known
+    return None
+
+
+def add(a: Expr, b: Expr) -> Expr:
+    """`a + b`, folded."""
+    return make("add", a, b)
+
+
+def sub(a: Expr, b: Expr) -> Expr:
+    """`a - b`, folded."""
+    return make("sub", a, b)
+
+
+def mul(a: Expr, b: Expr) -> Expr:
+    """`a * b`, folded."""
+    return make("mul", a, b)
+
+
+def maximum(a: Expr, b: Expr) -> Expr:
+    """`max(a, b)`, folded."""
+    return make("max", a, b)
+
+
+def product(extents: tuple[Expr, ...]) -> Expr:
+    """All extents multiplied; 1 of none."""
+    total: Expr = as_expr(1)
+    for extent in extents:
+        total = mul(total, extent)
+    return total
+
+
+def fold_node(node: Node) -> Node:
+    """One node whose children are folded already."""
+    match node:
+        case Binary(op=op, a=a, b=b, contract=contract):
+            made = make(op, a, b, contract)
+            return node if made == node else made
+        case Compare(op=op, a=Const(value=a), b=Const(value=b)) if (
+            node.a.dtype.is_integer
+        ):
+            return as_expr(_COMPARE[op](int(a), int(b)))
+        case Select(cond=Const(value=known)):
+            return node.a if known else node.b
+        case Splat(value=value, lanes=1):
+            return value
+        case _:
+            return node
+
+
+def fold(expr: Expr) -> Expr:
+    """An expression with its integer constants folded."""
+    return transform(expr, fold_node)

@@ -1,0 +1,228 @@
+"""Operations on values: tables of LLVM's opcodes, and where ours mean something else.
+
+f16 and bf16 compute in `float`, rounding after every operation. Integer division
+rounds down and has no undefined case: a zero divisor counts as one.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tensorlang.codegen.llvm import instructions as ins
+from tensorlang.codegen.llvm.builder import Builder
+from tensorlang.codegen.llvm.types import literal, llvm_type, mangled, vector_literal
+from tensorlang.ir.dtypes import DType
+from tensorlang.ir.nodes import Const, Expr, Splat
+
+_FLOAT: Final = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
+_INTEGER: Final = {
+    "add": "add",
+    "sub": "sub",
+    "mul": "mul",
+    "and": "and",
+    "or": "or",
+    "xor": "xor",
+    "shl": "shl",
+}
+_ORDER: Final = ("eq", "ne", "lt", "le", "gt", "ge")
+_PREDICATES: Final = {
+    "float": dict(zip(_ORDER, ("oeq", "une", "olt", "ole", "ogt", "oge"), strict=True)),
+    "int": dict(zip(_ORDER, ("eq", "ne", "slt", "sle", "sgt", "sge"), strict=True)),
+    "uint": dict(zip(_ORDER, ("eq", "ne", "ult", "ule", "ugt", "uge"), strict=True)),
+    "bool": dict(zip(_ORDER, ("eq", "ne", "ult", "ule", "ugt", "uge"), strict=True)),
+}
+_EXTREMES: Final = {
+    ("float", "min"): "llvm.minnum",
+    ("float", "max"): "llvm.maxnum",
+    ("int", "min"): "llvm.smin",
+    ("int", "max"): "llvm.smax",
+    ("uint", "min"): "llvm.umin",
+    ("uint", "max"): "llvm.umax",
+}
+
+
+def narrow(dtype: DType) -> bool:
+    """Whether a float is stored narrow and computed as `float`."""
+    return dtype.name in ("f16", "bf16")
+
+
+def single(dtype: DType) -> DType:
+    """The `f32` of as many lanes."""
+    return DType("f32", dtype.lanes)
+
+
+def widen(builder: Builder, dtype: DType, text: str) -> str:
+    """A narrow float as a `float`."""
+    kinds = llvm_type(dtype), llvm_type(single(dtype))
+    return builder.emit(ins.Cast(builder.name(), "fpext", kinds[0], text, kinds[1]))
+
+
+def round_to(builder: Builder, dtype: DType, text: str) -> str:
+    """A `float` rounded to a narrow type."""
+    kinds = llvm_type(single(dtype)), llvm_type(dtype)
+    return builder.emit(ins.Cast(builder.name(), "fptrunc", kinds[0], text, kinds[1]))
+
+
+def constant(dtype: DType, number: int) -> str:
+    """An integer literal in every lane of `dtype`."""
+    text = literal(Const(number, dtype.scalar))
+    element = llvm_type(dtype.scalar)
+    return text if dtype.lanes == 1 else vector_literal(element, [text])
+
+
+def simple(builder: Builder, op: str, dtype: DType, a: str, b: str) -> str:
+    """One `Binary` instruction."""
+    return builder.emit(ins.Binary(builder.name(), op, llvm_type(dtype), a, b))
+
+
+def binary(  # noqa: PLR0917 - the operands of one operation
+    builder: Builder, op: str, dtype: DType, a: str, b: str, right: Expr
+) -> str:
+    """`a op b`; `right` is the tree of `b`, for divisors that are constants."""
+    if narrow(dtype):
+        wide = single(dtype)
+        a, b = widen(builder, dtype, a), widen(builder, dtype, b)
+        return round_to(builder, dtype, binary(builder, op, wide, a, b, right))
+    if op in ("min", "max"):
+        function = f"{_EXTREMES[dtype.kind, op]}.{mangled(dtype)}"
+        kind = llvm_type(dtype)
+        return builder.call(function, kind, (kind, a), (kind, b))
+    if op in ("floordiv", "floormod"):
+        return _divide(builder, op, dtype, a, b, right)
+    if op == "shr":
+        opcode = "ashr" if dtype.kind == "int" else "lshr"
+    else:
+        opcode = (_FLOAT if dtype.is_float else _INTEGER)[op]
+    return simple(builder, opcode, dtype, a, b)
+
+
+def _known(right: Expr) -> int | None:
+    inner = right.value if isinstance(right, Splat) else right
+    return int(inner.value) if isinstance(inner, Const) else None
+
+
+def _divide(  # noqa: PLR0917 - the operands of one division
+    builder: Builder, op: str, dtype: DType, a: str, b: str, right: Expr
+) -> str:
+    """Division that rounds down: by shifts where the divisor is a power of two."""
+    divisor = _known(right)
+    signed = dtype.kind == "int"
+    if divisor is not None and divisor > 0 and divisor & (divisor - 1) == 0:
+        if op == "floormod":
+            return simple(builder, "and", dtype, a, constant(dtype, divisor - 1))
+        shift = constant(dtype, divisor.bit_length() - 1)
+        return simple(builder, "ashr" if signed else "lshr", dtype, a, shift)
+    if divisor is None:
+        b = _safe_divisor(builder, dtype, b)
+    if not signed:
+        opcode = "udiv" if op == "floordiv" else "urem"
+        return simple(builder, opcode, dtype, a, b)
+    if divisor == -1:
+        zero = constant(dtype, 0)
+        return zero if op == "floormod" else simple(builder, "sub", dtype, zero, a)
+    return _signed_divide(builder, op, dtype, a, b, divisor)
+
+
+def _safe_divisor(builder: Builder, dtype: DType, b: str) -> str:
+    zero = compare(builder, "eq", dtype, b, constant(dtype, 0))
+    kinds = llvm_type(DType("bool", dtype.lanes)), llvm_type(dtype)
+    one = constant(dtype, 1)
+    return builder.emit(ins.Select(builder.name(), kinds[0], zero, kinds[1], one, b))
+
+
+def _signed_divide(  # noqa: PLR0917 - the operands of one division
+    builder: Builder, op: str, dtype: DType, a: str, b: str, divisor: int | None
+) -> str:
+    kind, flag = llvm_type(dtype), llvm_type(DType("bool", dtype.lanes))
+    zero = constant(dtype, 0)
+
+    def choose(cond: str, yes: str, no: str) -> str:
+        return builder.emit(ins.Select(builder.name(), flag, cond, kind, yes, no))
+
+    safe, minus = b, ""
+    if divisor is None:  # the smallest number over -1 overflows in hardware
+        minus = compare(builder, "eq", dtype, b, constant(dtype, -1))
+        safe = choose(minus, constant(dtype, 1), b)
+    rest = simple(builder, "srem", dtype, a, safe)
+    nonzero = compare(builder, "ne", dtype, rest, zero)
+    signs = simple(builder, "xor", dtype, rest, safe)
+    opposite = compare(builder, "lt", dtype, signs, zero)
+    fix = builder.emit(ins.Binary(builder.name(), "and", flag, nonzero, opposite))
+    if op == "floormod":
+        moved = simple(builder, "add", dtype, rest, safe)
+        result = choose(fix, moved, rest)
+        return choose(minus, zero, result) if minus else result
+    quotient = simple(builder, "sdiv", dtype, a, safe)
+    lower = simple(builder, "sub", dtype, quotient, constant(dtype, 1))
+    result = choose(fix, lower, quotient)
+    if not minus:
+        return result
+    return choose(minus, simple(builder, "sub", dtype, zero, a), result)
+
+
+def compare(builder: Builder, op: str, dtype: DType, a: str, b: str) -> str:
+    """A comparison; `ne` is true of NaN, the others are false."""
+    opcode = "fcmp" if dtype.is_float else "icmp"
+    predicate = _PREDICATES[dtype.kind][op]
+    name = builder.name()
+    return builder.emit(
+        ins.Compare(name, f"{opcode} {predicate}", llvm_type(dtype), a, b)
+    )
+
+
+def unary(builder: Builder, op: str, dtype: DType, a: str) -> str:
+    """`neg`, `not` or `abs`; integers wrap."""
+    kind = llvm_type(dtype)
+    if op == "not":
+        ones = "true" if dtype.is_bool else "-1"
+        element = llvm_type(dtype.scalar)
+        mask = ones if dtype.lanes == 1 else vector_literal(element, [ones])
+        return simple(builder, "xor", dtype, a, mask)
+    if dtype.is_float:
+        if op == "neg":
+            return builder.emit(ins.Negate(builder.name(), kind, a))
+        return builder.call(f"llvm.fabs.{mangled(dtype)}", kind, (kind, a))
+    if op == "neg" or dtype.kind == "uint":
+        return (
+            simple(builder, "sub", dtype, constant(dtype, 0), a) if op == "neg" else a
+        )
+    function = f"llvm.abs.{mangled(dtype)}"
+    return builder.call(function, kind, (kind, a), ("i1", "false"))
+
+
+def lane_reduce(builder: Builder, op: str, dtype: DType, vector: str) -> str:
+    """All lanes folded, halves first: the same tree as the interpreter's."""
+    lanes = dtype.lanes
+    if lanes & (lanes - 1):
+        return _fold_in_order(builder, op, dtype, vector)
+    zero = Const(1, DType("i64"))  # no divisor of a fold is a constant
+    while lanes > 1:
+        half = dtype.scalar.vector(lanes // 2)
+        parts = [
+            builder.emit(
+                ins.Shuffle(
+                    builder.name(),
+                    llvm_type(dtype.scalar.vector(lanes)),
+                    vector,
+                    "poison",
+                    range(start, start + lanes // 2),
+                )
+            )
+            for start in (0, lanes // 2)
+        ]
+        vector = binary(builder, op, half, parts[0], parts[1], zero)
+        lanes //= 2
+    one = llvm_type(dtype.scalar.vector(1))
+    if dtype.lanes == 1:
+        return vector
+    return builder.emit(ins.Extract(builder.name(), f"<1 x {one}>", vector, 0))
+
+
+def _fold_in_order(builder: Builder, op: str, dtype: DType, vector: str) -> str:
+    kind = llvm_type(dtype)
+    zero = Const(1, DType("i64"))
+    result = builder.emit(ins.Extract(builder.name(), kind, vector, 0))
+    for lane in range(1, dtype.lanes):
+        item = builder.emit(ins.Extract(builder.name(), kind, vector, lane))
+        result = binary(builder, op, dtype.scalar, result, item, zero)
+    return result

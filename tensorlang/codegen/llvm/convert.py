@@ -1,0 +1,63 @@
+"""Conversions between element types, by value."""
+
+from __future__ import annotations
+
+from tensorlang.codegen.llvm import instructions as ins
+from tensorlang.codegen.llvm.builder import Builder
+from tensorlang.codegen.llvm.types import llvm_type, mangled, vector_literal
+from tensorlang.ir.dtypes import DType
+
+
+def cast(builder: Builder, source: DType, text: str, target: DType) -> str:
+    """`text` of type `source` as `target`: floats to integers saturate."""
+    if source == target:
+        return text
+    if target.is_bool:
+        return _truth(builder, source, text)
+    if source.is_float and not target.is_float:
+        return _saturate(builder, source, text, target)
+    opcode = _opcode(source, target)
+    kinds = llvm_type(source), llvm_type(target)
+    if opcode is None:
+        return text
+    if source.is_float and target.is_float and source.bits == target.bits:
+        wide = DType("f32", source.lanes)  # f16 and bf16 meet in float
+        return cast(builder, wide, cast(builder, source, text, wide), target)
+    return builder.emit(ins.Cast(builder.name(), opcode, kinds[0], text, kinds[1]))
+
+
+def _opcode(source: DType, target: DType) -> str | None:
+    signed = source.kind == "int"
+    if target.is_float:
+        if source.is_float:
+            return "fpext" if target.bits > source.bits else "fptrunc"
+        return "sitofp" if signed else "uitofp"
+    if source.is_bool:
+        return "zext"
+    if source.bits == target.bits:
+        return None
+    if target.bits < source.bits:
+        return "trunc"
+    return "sext" if signed else "zext"
+
+
+def _truth(builder: Builder, source: DType, text: str) -> str:
+    element = llvm_type(source.scalar)
+    zero = "0.0" if source.is_float else "0"
+    if source.name in ("f16", "bf16"):
+        wide = DType("f32", source.lanes)
+        return _truth(builder, wide, cast(builder, source, text, wide))
+    if source.lanes > 1:
+        zero = vector_literal(element, [zero])
+    opcode = "fcmp une" if source.is_float else "icmp ne"
+    name = builder.name()
+    return builder.emit(ins.Compare(name, opcode, llvm_type(source), text, zero))
+
+
+def _saturate(builder: Builder, source: DType, text: str, target: DType) -> str:
+    if source.name in ("f16", "bf16"):
+        wide = DType("f32", source.lanes)
+        text, source = cast(builder, source, text, wide), wide
+    sign = "s" if target.kind == "int" else "u"
+    function = f"llvm.fpto{sign}i.sat.{mangled(target)}.{mangled(source)}"
+    return builder.call(function, llvm_type(target), (llvm_type(source), text))

@@ -1,0 +1,172 @@
+"""Expressions to instructions: `value(expr, builder)` is the operand that holds it."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+
+from tensorlang.codegen.llvm import arithmetic, convert, intrinsics, memory
+from tensorlang.codegen.llvm import instructions as ins
+from tensorlang.codegen.llvm.builder import Builder
+from tensorlang.codegen.llvm.types import literal, llvm_type, vector_literal
+from tensorlang.errors import CodegenError
+from tensorlang.ir.nodes import (
+    Binary,
+    Bitcast,
+    Call,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    Extract,
+    Insert,
+    LaneReduce,
+    Load,
+    Ramp,
+    Select,
+    Shuffle,
+    Splat,
+    Unary,
+    Var,
+)
+
+
+def value(expr: Expr, builder: Builder) -> str:
+    """The operand holding `expr`: a literal, or the name of an instruction."""
+    if isinstance(expr, Const):
+        return literal(expr)
+    if isinstance(expr, Var):
+        return _variable(expr, builder)
+    return builder.once(expr, lambda: _compute(expr, builder))
+
+
+def _variable(var: Var, builder: Builder) -> str:
+    if var.name not in builder.variables:
+        raise CodegenError(f"{var.name} is used where nothing defines it")
+    return builder.variables[var.name]
+
+
+@singledispatch
+def _compute(expr: Expr, builder: Builder) -> str:
+    del builder
+    raise CodegenError(f"LLVM code has no {type(expr).__name__} expression")
+
+
+@_compute.register
+def _binary(expr: Binary, builder: Builder) -> str:
+    a, b = value(expr.a, builder), value(expr.b, builder)
+    return arithmetic.binary(builder, expr.op, expr.dtype, a, b, expr.b)
+
+
+@_compute.register
+def _unary(expr: Unary, builder: Builder) -> str:
+    return arithmetic.unary(builder, expr.op, expr.dtype, value(expr.a, builder))
+
+
+@_compute.register
+def _compare(expr: Compare, builder: Builder) -> str:
+    a, b = value(expr.a, builder), value(expr.b, builder)
+    return arithmetic.compare(builder, expr.op, expr.a.dtype, a, b)
+
+
+@_compute.register
+def _select(expr: Select, builder: Builder) -> str:
+    cond = value(expr.cond, builder)
+    a, b = value(expr.a, builder), value(expr.b, builder)
+    kinds = llvm_type(expr.cond.dtype), llvm_type(expr.dtype)
+    name = builder.name()
+    return builder.emit(ins.Select(name, kinds[0], cond, kinds[1], a, b))
+
+
+@_compute.register
+def _cast(expr: Cast, builder: Builder) -> str:
+    return convert.cast(builder, expr.a.dtype, value(expr.a, builder), expr.dtype)
+
+
+@_compute.register
+def _bitcast(expr: Bitcast, builder: Builder) -> str:
+    source, target = llvm_type(expr.a.dtype), llvm_type(expr.dtype)
+    text = value(expr.a, builder)
+    if source == target:
+        return text
+    return builder.emit(ins.Cast(builder.name(), "bitcast", source, text, target))
+
+
+@_compute.register
+def _load(expr: Load, builder: Builder) -> str:
+    builder.reading()
+    mask = None if expr.mask is None else value(expr.mask, builder)
+    return memory.load(builder, expr, mask, value)
+
+
+@_compute.register
+def _call(expr: Call, builder: Builder) -> str:
+    if expr.name == "prefetch":
+        (target,) = expr.args
+        assert isinstance(target, Load)
+        return memory.prefetch(builder, target, value)
+    args = [value(arg, builder) for arg in expr.args]
+    return intrinsics.call(builder, expr, args)
+
+
+@_compute.register
+def _ramp(expr: Ramp, builder: Builder) -> str:
+    """Lanes 0, s, 2s ... as a literal where the stride is one, added to the base."""
+    kind, element = expr.dtype, llvm_type(expr.base.dtype)
+    base = splat(builder, value(expr.base, builder), expr.base, kind.lanes)
+    if isinstance(expr.stride, Const):
+        steps = [Const(i * expr.stride.value, kind.scalar) for i in range(kind.lanes)]
+        lanes = vector_literal(element, [literal(step) for step in steps])
+        if isinstance(expr.base, Const) and expr.base.value == 0:
+            return lanes
+        return builder.emit(
+            ins.Binary(builder.name(), "add", llvm_type(kind), base, lanes)
+        )
+    stride = splat(builder, value(expr.stride, builder), expr.stride, kind.lanes)
+    count = vector_literal(element, [str(i) for i in range(kind.lanes)])
+    step = builder.emit(
+        ins.Binary(builder.name(), "mul", llvm_type(kind), stride, count)
+    )
+    return builder.emit(ins.Binary(builder.name(), "add", llvm_type(kind), base, step))
+
+
+@_compute.register
+def _splat(expr: Splat, builder: Builder) -> str:
+    return splat(builder, value(expr.value, builder), expr.value, expr.lanes)
+
+
+def splat(builder: Builder, text: str, scalar: Expr, lanes: int) -> str:
+    """The scalar operand in all lanes: a literal of a literal."""
+    element = llvm_type(scalar.dtype)
+    if not text.startswith("%"):
+        return vector_literal(element, [text])
+    return builder.emit(ins.Splat(builder.name(), lanes, element, text))
+
+
+@_compute.register
+def _shuffle(expr: Shuffle, builder: Builder) -> str:
+    """LLVM shuffles two vectors of one type: more are joined pairwise first."""
+    parts = [(value(v, builder), v.dtype) for v in expr.vectors]
+    return memory.shuffle(builder, parts, expr.lanes_taken)
+
+
+@_compute.register
+def _extract(expr: Extract, builder: Builder) -> str:
+    vector = value(expr.vector, builder)
+    kind = llvm_type(expr.vector.dtype)
+    return builder.emit(ins.Extract(builder.name(), kind, vector, expr.lane))
+
+
+@_compute.register
+def _insert(expr: Insert, builder: Builder) -> str:
+    vector, item = value(expr.vector, builder), value(expr.value, builder)
+    kinds = llvm_type(expr.dtype), llvm_type(expr.value.dtype)
+    return builder.emit(
+        ins.Insert(builder.name(), kinds[0], vector, kinds[1], item, expr.lane)
+    )
+
+
+@_compute.register
+def _lane_reduce(expr: LaneReduce, builder: Builder) -> str:
+    return arithmetic.lane_reduce(
+        builder, expr.op, expr.vector.dtype, value(expr.vector, builder)
+    )

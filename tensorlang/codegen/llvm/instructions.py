@@ -1,0 +1,249 @@
+"""What the linearised program is made of: one class per LLVM instruction we print.
+
+Each class has a macro of its own name in `templates/llvm.ll.j2`; fields are texts, all
+types and operands already spelled the way LLVM reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+
+@dataclass(slots=True)
+class Alloca:
+    """Stack memory for `count` elements, aligned to `align` bytes."""
+
+    name: str
+    count: int
+    element: str
+    align: int
+
+
+@dataclass(slots=True)
+class Binary:
+    """`op` (with its flags) of two operands of one type."""
+
+    name: str
+    op: str
+    type: str
+    a: str
+    b: str
+
+
+@dataclass(slots=True)
+class Negate:
+    """A float with its sign flipped."""
+
+    name: str
+    type: str
+    a: str
+
+
+@dataclass(slots=True)
+class Compare:
+    """`op` is `icmp` or `fcmp` with its predicate."""
+
+    name: str
+    op: str
+    type: str
+    a: str
+    b: str
+
+
+@dataclass(slots=True)
+class Select:
+    """`a` where `cond` (of `cond_type`) holds, else `b`."""
+
+    name: str
+    cond_type: str
+    cond: str
+    type: str
+    a: str
+    b: str
+
+
+@dataclass(slots=True)
+class Cast:
+    """`a` of type `source` converted by `op` to `type`."""
+
+    name: str
+    op: str
+    source: str
+    a: str
+    type: str
+
+
+@dataclass(slots=True)
+class Call:
+    """A call; `args` are `type operand` texts, `name` is empty for `void`."""
+
+    name: str
+    type: str
+    function: str
+    args: Sequence[str]
+
+
+@dataclass(slots=True)
+class Splat:
+    """A scalar in all of `lanes` lanes."""
+
+    name: str
+    lanes: int
+    element: str
+    value: str
+
+
+@dataclass(slots=True)
+class Shuffle:
+    """Lanes `taken` from `a` and `b` (both of `type`) written one after the other."""
+
+    name: str
+    type: str
+    a: str
+    b: str
+    taken: Sequence[int]
+
+
+@dataclass(slots=True)
+class Extract:
+    """One lane of a vector."""
+
+    name: str
+    type: str
+    vector: str
+    lane: int
+
+
+@dataclass(slots=True)
+class Insert:
+    """A vector with one lane replaced."""
+
+    name: str
+    type: str
+    vector: str
+    element: str
+    value: str
+    lane: int
+
+
+@dataclass(slots=True)
+class Address:
+    """The address of element `index` (`index_type` may be a vector) behind `base`."""
+
+    name: str
+    element: str
+    base: str
+    index_type: str
+    index: str
+
+
+@dataclass(slots=True)
+class Load:
+    """A value of `type` from memory."""
+
+    name: str
+    type: str
+    pointer: str
+    align: int
+
+
+@dataclass(slots=True)
+class Store:
+    """A value of `type` to memory, around the caches where `nontemporal`."""
+
+    type: str
+    value: str
+    pointer: str
+    align: int
+    nontemporal: bool = False
+
+
+@dataclass(slots=True)
+class Atomic:
+    """An indivisible update of one element; nobody needs the old value."""
+
+    name: str
+    op: str
+    pointer: str
+    type: str
+    value: str
+
+
+@dataclass(slots=True)
+class Phi:
+    """A value that depends on where control came from: `(value, label)` pairs."""
+
+    name: str
+    type: str
+    incoming: Sequence[tuple[str, str]]
+
+
+@dataclass(slots=True)
+class Label:
+    """The start of a basic block."""
+
+    name: str
+
+
+@dataclass(slots=True)
+class Jump:
+    """Control goes on at `target`."""
+
+    target: str
+
+
+@dataclass(slots=True)
+class Branch:
+    """Control goes on at `then` or `orelse`; a back edge names its loop metadata."""
+
+    cond: str
+    then: str
+    orelse: str
+    loop: str = ""
+
+
+@dataclass(slots=True)
+class Return:
+    """The function's result."""
+
+    type: str
+    value: str
+
+
+Instruction: TypeAlias = (
+    Alloca
+    | Binary
+    | Negate
+    | Compare
+    | Select
+    | Cast
+    | Call
+    | Splat
+    | Shuffle
+    | Extract
+    | Insert
+    | Address
+    | Load
+    | Store
+    | Atomic
+    | Phi
+    | Label
+    | Jump
+    | Branch
+    | Return
+)
+
+
+@dataclass(slots=True)
+class Routine:
+    """One LLVM function: its signature and its instructions in order."""
+
+    linkage: str
+    result: str
+    name: str
+    params: Sequence[str]
+    attributes: str
+    body: list[Instruction] = field(default_factory=list)
+    comment: str = ""

@@ -1,0 +1,302 @@
+"""Loads, stores, gathers and shuffles.
+
+A contiguous ramp of indices is one wide access; any other vector of indices gathers or
+scatters. An address is known to be aligned where its memory is ours (stack, workspace)
+and its index a multiple of enough elements, or where the program's hint says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import gcd
+from typing import TypeAlias
+
+from tensorlang.codegen.llvm import instructions as ins
+from tensorlang.codegen.llvm.arithmetic import compare
+from tensorlang.codegen.llvm.builder import Builder
+from tensorlang.codegen.llvm.types import (
+    llvm_type,
+    mangled,
+    memory_type,
+    vector_literal,
+)
+from tensorlang.errors import CodegenError
+from tensorlang.ir.dtypes import DType
+from tensorlang.ir.nodes import (
+    AtomicUpdate,
+    Binary,
+    Const,
+    Expr,
+    Load,
+    Ramp,
+    Store,
+)
+
+Value: TypeAlias = Callable[[Expr, Builder], str]
+_LINE = 64
+_ATOMIC = {"add": "add", "and": "and", "or": "or", "xor": "xor"}
+
+
+def multiple(index: Expr) -> int:
+    """A number that divides `index` whatever its variables are (0 divides only 0)."""
+    match index:
+        case Const():
+            return abs(int(index.value))
+        case Binary(op="add" | "sub"):
+            return gcd(multiple(index.a), multiple(index.b))
+        case Binary(op="mul"):
+            return multiple(index.a) * multiple(index.b)
+        case _:
+            return 1
+
+
+def contiguous(index: Expr) -> bool:
+    """Whether the lanes of an index are neighbours in memory."""
+    match index:
+        case Ramp(stride=Const(value=1)):
+            return True
+        case _:
+            return False
+
+
+def address(builder: Builder, access: Load | Store | AtomicUpdate, value: Value) -> str:
+    """The address of the (first) element of an access to flattened memory."""
+    buffer = access.buffer
+    if len(access.indices) > 1:
+        raise CodegenError(f"{buffer.name} reaches code generation unflattened")
+    if buffer not in builder.pointers:
+        raise CodegenError(f"{buffer.name} is used where nothing allocates it")
+    index = access.indices[0] if access.indices else Const(0, DType("i64"))
+    pointer = builder.pointers[buffer]
+    match index:
+        case Ramp(stride=Const(value=1)):
+            index = index.base
+    if isinstance(index, Const) and index.value == 0:
+        return pointer
+    kind = llvm_type(index.dtype)
+    text = value(index, builder)
+    element = memory_type(buffer.dtype)
+    return builder.emit(ins.Address(builder.name(), element, pointer, kind, text))
+
+
+def alignment(builder: Builder, access: Load | Store) -> int:
+    """Bytes to which the access is known to be aligned."""
+    size = access.buffer.dtype.bytes
+    index = access.indices[0] if access.indices else Const(0, DType("i64"))
+    lanes = index.dtype.lanes
+    if "aligned" in access.hints and not lanes & (lanes - 1):
+        return max(size, min(size * lanes, _LINE))
+    if access.buffer not in builder.aligned:
+        return size
+    base = index.base if isinstance(index, Ramp) else index
+    return gcd(_LINE, multiple(base) * size) if contiguous(index) else size
+
+
+def load(builder: Builder, expr: Load, mask: str | None, value: Value) -> str:
+    """A scalar, a vector of neighbours, or gathered lanes; masked lanes are 0."""
+    stored = memory_type(expr.dtype)
+    index = expr.indices[0] if expr.indices else None
+    pointer = address(builder, expr, value)
+    if index is not None and index.dtype.lanes > 1 and not contiguous(index):
+        text = _gather(builder, expr, pointer, mask)
+    elif mask is not None:
+        text = _masked_load(builder, expr, pointer, mask)
+    else:
+        align = alignment(builder, expr)
+        text = builder.emit(ins.Load(builder.name(), stored, pointer, align))
+    return _as_truth(builder, expr.dtype, text) if expr.dtype.is_bool else text
+
+
+def _as_truth(builder: Builder, dtype: DType, text: str) -> str:
+    return compare(
+        builder, "ne", dtype_of_bytes(dtype), text, zero(dtype_of_bytes(dtype))
+    )
+
+
+def dtype_of_bytes(dtype: DType) -> DType:
+    """What lies in memory for a bool: `u8` lanes; other types are themselves."""
+    return DType("u8", dtype.lanes) if dtype.is_bool else dtype
+
+
+def zero(dtype: DType) -> str:
+    """The literal 0 of a type."""
+    if dtype.lanes > 1:
+        return "zeroinitializer"
+    return "0.0" if dtype.is_float else "0"
+
+
+def _masked_load(builder: Builder, expr: Load, pointer: str, mask: str) -> str:
+    """A scalar goes as one lane: LLVM makes a branch of it."""
+    dtype = dtype_of_bytes(expr.dtype)
+    lanes = dtype.lanes
+    kind = f"<{lanes} x {llvm_type(dtype.scalar)}>"
+    name = mangled(dtype) if lanes > 1 else f"v1{mangled(dtype)}"
+    if lanes == 1:
+        one = builder.name()
+        mask = builder.emit(ins.Insert(one, "<1 x i1>", "poison", "i1", mask, 0))
+    text = builder.call(
+        f"llvm.masked.load.{name}.p0",
+        kind,
+        ("ptr", pointer),
+        ("i32", str(alignment(builder, expr))),
+        (f"<{lanes} x i1>", mask),
+        (kind, "zeroinitializer"),
+    )
+    if lanes > 1:
+        return text
+    return builder.emit(ins.Extract(builder.name(), kind, text, 0))
+
+
+def _gather(builder: Builder, expr: Load, pointers: str, mask: str | None) -> str:
+    dtype = dtype_of_bytes(expr.dtype)
+    lanes, kind = dtype.lanes, llvm_type(dtype)
+    every = vector_literal("i1", ["true"])
+    return builder.call(
+        f"llvm.masked.gather.{mangled(dtype)}.v{lanes}p0",
+        kind,
+        (f"<{lanes} x ptr>", pointers),
+        ("i32", str(dtype.bytes)),
+        (f"<{lanes} x i1>", mask or every),
+        (kind, "zeroinitializer"),
+    )
+
+
+def store(builder: Builder, stmt: Store, value: Value) -> None:
+    """The mirror of `load`; a masked scalar store is the caller's branch."""
+    text = value(stmt.value, builder)
+    mask = None if stmt.mask is None else value(stmt.mask, builder)
+    dtype = dtype_of_bytes(stmt.value.dtype)
+    kind = llvm_type(dtype)
+    if stmt.value.dtype.is_bool:
+        source = llvm_type(stmt.value.dtype)
+        text = builder.emit(ins.Cast(builder.name(), "zext", source, text, kind))
+    pointer = address(builder, stmt, value)
+    index = stmt.indices[0] if stmt.indices else None
+    if index is not None and index.dtype.lanes > 1 and not contiguous(index):
+        _scatter(builder, dtype, text, pointer, mask)
+    elif mask is not None:
+        builder.call(
+            f"llvm.masked.store.{mangled(dtype)}.p0",
+            "void",
+            (kind, text),
+            ("ptr", pointer),
+            ("i32", str(alignment(builder, stmt))),
+            (f"<{dtype.lanes} x i1>", mask),
+        )
+    elif "nontemporal" in stmt.hints and dtype.lanes > 1:
+        _stream(builder, dtype, text, pointer, alignment(builder, stmt))
+    else:
+        align = alignment(builder, stmt)
+        builder.emit(ins.Store(kind, text, pointer, align))
+
+
+def _stream(
+    builder: Builder, dtype: DType, text: str, pointer: str, align: int
+) -> None:
+    """A store around the caches, which needs a whole aligned vector.
+
+    Where the alignment is not known, the address is tested: the test depends on the
+    base pointer alone wherever the index steps by whole vectors, so LLVM lifts it out.
+    """
+    kind, size = llvm_type(dtype), min(dtype.bytes * dtype.lanes, _LINE)
+    builder.streams = True
+    if align >= size:
+        builder.emit(ins.Store(kind, text, pointer, size, nontemporal=True))
+        return
+    number = builder.emit(ins.Cast(builder.name(), "ptrtoint", "ptr", pointer, "i64"))
+    low = builder.emit(ins.Binary(builder.name(), "and", "i64", number, str(size - 1)))
+    fits = compare(builder, "eq", DType("i64"), low, "0")
+    labels = [builder.label(hint) for hint in ("around", "through", "stored")]
+    builder.emit(ins.Branch(fits, labels[0], labels[1]))
+    builder.start(labels[0])
+    builder.emit(ins.Store(kind, text, pointer, size, nontemporal=True))
+    builder.emit(ins.Jump(labels[2]))
+    builder.start(labels[1])
+    builder.emit(ins.Store(kind, text, pointer, dtype.bytes))
+    builder.emit(ins.Jump(labels[2]))
+    builder.start(labels[2])
+
+
+def _scatter(
+    builder: Builder, dtype: DType, text: str, pointers: str, mask: str | None
+) -> None:
+    lanes, kind = dtype.lanes, llvm_type(dtype)
+    builder.call(
+        f"llvm.masked.scatter.{mangled(dtype)}.v{lanes}p0",
+        "void",
+        (kind, text),
+        (f"<{lanes} x ptr>", pointers),
+        ("i32", str(dtype.bytes)),
+        (f"<{lanes} x i1>", mask or vector_literal("i1", ["true"])),
+    )
+
+
+def atomic(builder: Builder, stmt: AtomicUpdate, value: Value) -> None:
+    """`atomicrmw`; min and max keep the IR's meaning of NaN, mul has no instruction."""
+    dtype = stmt.buffer.dtype
+    op = _atomic_op(stmt.op, dtype)
+    text = value(stmt.value, builder)
+    pointer = address(builder, stmt, value)
+    if dtype.is_bool:
+        text = builder.emit(ins.Cast(builder.name(), "zext", "i1", text, "i8"))
+    kind = memory_type(dtype)
+    builder.emit(ins.Atomic(builder.name(), op, pointer, kind, text))
+
+
+def _atomic_op(op: str, dtype: DType) -> str:
+    if dtype.is_float and op in ("add", "min", "max"):
+        return f"f{op}"
+    if op in ("min", "max"):
+        return op if dtype.kind == "int" else f"u{op}"
+    if op not in _ATOMIC:
+        raise CodegenError(f"LLVM has no atomic {op!r} on {dtype}")
+    return _ATOMIC[op]
+
+
+def prefetch(builder: Builder, target: Load, value: Value) -> str:
+    """A read prefetch into all levels of cache."""
+    pointer = address(builder, target, value)
+    given = [("ptr", pointer), ("i32", "0"), ("i32", "3"), ("i32", "1")]
+    builder.call("llvm.prefetch.p0", "void", *given)
+    return "true"
+
+
+def shuffle(
+    builder: Builder, parts: list[tuple[str, DType]], taken: tuple[int, ...]
+) -> str:
+    """Lanes of several vectors: pairs are joined until two of one type are left."""
+    while len(parts) > 2 or (len(parts) == 2 and parts[0][1] != parts[1][1]):
+        joined = [_join(builder, parts[i : i + 2]) for i in range(0, len(parts), 2)]
+        if len(joined) == 1:
+            parts = joined
+            break
+        parts = joined
+    kind = llvm_type(parts[0][1].scalar.vector(parts[0][1].lanes))
+    if parts[0][1].lanes == 1:
+        kind = f"<1 x {kind}>"
+    second = parts[1][0] if len(parts) == 2 else "poison"
+    return builder.emit(ins.Shuffle(builder.name(), kind, parts[0][0], second, taken))
+
+
+def _join(builder: Builder, pair: list[tuple[str, DType]]) -> tuple[str, DType]:
+    """Two vectors one after the other, the shorter one padded first."""
+    if len(pair) == 1:
+        return pair[0]
+    (a, ka), (b, kb) = pair
+    lanes = max(ka.lanes, kb.lanes)
+    padded = [_pad(builder, text, kind, lanes) for text, kind in pair]
+    total = ka.scalar.vector(ka.lanes + kb.lanes)
+    taken = [*range(ka.lanes), *range(lanes, lanes + kb.lanes)]
+    kind = llvm_type(ka.scalar.vector(lanes))
+    del a, b
+    shuffled = ins.Shuffle(builder.name(), kind, padded[0], padded[1], taken)
+    return builder.emit(shuffled), total
+
+
+def _pad(builder: Builder, text: str, kind: DType, lanes: int) -> str:
+    if kind.lanes == lanes:
+        return text
+    taken = [*range(kind.lanes), *([kind.lanes] * (lanes - kind.lanes))]
+    return builder.emit(
+        ins.Shuffle(builder.name(), llvm_type(kind), text, "poison", taken)
+    )

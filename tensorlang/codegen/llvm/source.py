@@ -1,0 +1,167 @@
+"""From a lowered function to LLVM source: `render(function, target)`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from tensorlang.codegen.llvm import instructions as ins
+from tensorlang.codegen.llvm import stages, workspace
+from tensorlang.codegen.llvm.builder import Builder, Module
+from tensorlang.codegen.llvm.expressions import value
+from tensorlang.codegen.llvm.types import llvm_type
+from tensorlang.codegen.team import useful
+from tensorlang.ir.dtypes import DType, i64
+from tensorlang.ir.nodes import Expr, Function, Param, Var
+from tensorlang.ir.visit import free_vars
+
+if TYPE_CHECKING:
+    import jinja2
+
+_KERNEL = "nounwind"
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    import jinja2  # noqa: PLC0415 - only programs that compile pay for it
+
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader("tensorlang.templates", ""),
+        undefined=jinja2.StrictUndefined,
+        autoescape=False,  # noqa: S701 - the output is no HTML
+        keep_trailing_newline=True,
+    )
+
+
+def render(
+    function: Function, target: object, knobs: Mapping[str, Any] | None = None
+) -> str:
+    """The LLVM source of a lowered function, headed by what it was made from.
+
+    Three symbols are exported, for a function `f`: `f` runs one thread's part and
+    returns a fault code, `f.team` tells how many threads can be useful, `f.workspace`
+    how many bytes of temporaries it needs.
+
+    Raises:
+        CodegenError: the function was not lowered, or cannot be expressed.
+    """
+    module = Module()
+    pieces, size = workspace.layout(function)
+    routines = [
+        *_kernel(function, module, pieces),
+        _query(function, module, "team", useful(function)),
+        _query(function, module, "workspace", size),
+    ]
+    text: str = (
+        _environment()
+        .get_template("llvm.ll.j2")
+        .render(
+            header=_header(function, target, knobs or {}),
+            routines=routines,
+            declarations=sorted(module.declarations),
+            loops=module.loops,
+        )
+    )
+    return text
+
+
+def _header(
+    function: Function, target: object, knobs: Mapping[str, Any]
+) -> Sequence[str]:
+    lines = [f"{function.name}, for {target}"]
+    lines += [f"  {_signature(param)}" for param in function.params]
+    lines += [f"  {var.name}: {var.dtype}" for var in function.scalars]
+    if knobs:
+        lines.append(", ".join(f"{k}={v}" for k, v in sorted(knobs.items())))
+    return lines
+
+
+def _signature(param: Param) -> str:
+    shape = ", ".join(map(str, param.buffer.shape))
+    return f"{param.role} {param.buffer.name}: {param.buffer.dtype}[{shape}]"
+
+
+def _arguments(function: Function, builder: Builder, names: set[str]) -> None:
+    """Read scalars from their slots: each lies in the low bytes of eight."""
+    count = len(function.params)
+    for number, var in enumerate(_scalars(function)):
+        if var.name in names:
+            builder.variables[var.name] = _argument(builder, count + number, var)
+
+
+def _argument(builder: Builder, slot: int, var: Var) -> str:
+    kind = DType("u8") if var.dtype.is_bool else var.dtype
+    name = builder.name(var.name)
+    text = builder.emit(ins.Load(name, llvm_type(kind), _slot(builder, slot), 8))
+    if not var.dtype.is_bool:
+        return text
+    return builder.emit(ins.Compare(builder.name(), "icmp ne", "i8", text, "0"))
+
+
+def _slot(builder: Builder, number: int) -> str:
+    if number == 0:
+        return "%args"
+    return builder.emit(ins.Address(builder.name(), "ptr", "%args", "i64", str(number)))
+
+
+def _scalars(function: Function) -> tuple[Var, ...]:
+    """The caller's scalars: `tid` and `team` come as arguments of their own."""
+    return function.scalars[:-2]
+
+
+def _query(function: Function, module: Module, name: str, answer: Expr) -> ins.Routine:
+    """`i64 @f.name(ptr %args)`: an expression over the scalars."""
+    routine = ins.Routine(
+        "", "i64", f"{function.name}.{name}", ["ptr %args"], "nounwind"
+    )
+    builder = Builder(module, routine)
+    _arguments(function, builder, {var.name for var in free_vars(answer)})
+    builder.emit(ins.Return("i64", value(answer, builder)))
+    routine.body.insert(0, ins.Label("entry"))
+    return routine
+
+
+def _kernel(
+    function: Function, module: Module, pieces: Sequence[workspace.Piece]
+) -> list[ins.Routine]:
+    """The exported routine after the stages that it calls."""
+    params = ["ptr %args", "i64 %tid", "i64 %team", "ptr %barrier"]
+    routine = ins.Routine("", "i32", function.name, params, _KERNEL)
+    builder = Builder(module, routine)
+    for reserved in ("args", "barrier", "entry"):
+        builder.name(reserved)
+    for var in function.scalars[-2:]:
+        builder.variables[var.name] = builder.name(var.name)
+    for number, param in enumerate(function.params):
+        name = builder.name(param.buffer.name)
+        load = ins.Load(name, "ptr", _slot(builder, number), 8)
+        builder.pointers[param.buffer] = builder.emit(load)
+    _arguments(function, builder, {var.name for var in _scalars(function)})
+    _place(function, builder, pieces)
+    kernel = stages.Kernel(function, module, builder, [], stages.has_faults(function))
+    if kernel.faults:
+        builder.faults = builder.name("fault")
+    stages.host(function.body, kernel)
+    stages.finish(builder, faults=True)
+    return [*kernel.routines, routine]
+
+
+def _place(
+    function: Function, builder: Builder, pieces: Sequence[workspace.Piece]
+) -> None:
+    """Pointers to the pieces of the workspace, whose address is the last slot."""
+    if not pieces:
+        return
+    slot = len(function.params) + len(_scalars(function))
+    base = builder.name("workspace")
+    builder.emit(ins.Load(base, "ptr", _slot(builder, slot), 8))
+    for piece in pieces:
+        offset = piece.offset
+        if piece.per_thread:
+            offset = offset + piece.size * Var("tid", i64)
+        text = value(offset, builder)
+        name = builder.name(piece.buffer.name)
+        builder.emit(ins.Address(name, "i8", base, "i64", text))
+        builder.pointers[piece.buffer] = name
+        builder.aligned.add(piece.buffer)

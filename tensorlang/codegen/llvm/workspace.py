@@ -1,0 +1,84 @@
+"""Where temporaries live: on the stack, or in pieces of the caller's workspace.
+
+`register` and `private` memory of a known, small size is the thread's own stack. All
+other temporaries are 64-byte aligned pieces of one workspace: one for the whole team
+where they are allocated outside the team's shared loops, one a thread inside them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tensorlang.codegen.folding import add, make, maximum, mul
+from tensorlang.codegen.storage import on_stack
+from tensorlang.codegen.team import shares, useful
+from tensorlang.errors import CodegenError
+from tensorlang.ir.nodes import (
+    Alloc,
+    Buffer,
+    Expr,
+    For,
+    Function,
+    Stmt,
+    Var,
+    as_expr,
+)
+from tensorlang.ir.visit import children, free_vars
+
+_LINE = 64
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A buffer's place: `offset` bytes into the workspace, `stride` bytes a thread."""
+
+    buffer: Buffer
+    offset: Expr
+    size: Expr
+    per_thread: bool
+
+
+def _rounded(buffer: Buffer) -> Expr:
+    """The bytes of a buffer, in whole cache lines."""
+    extent = buffer.shape[0] if buffer.shape else as_expr(1)
+    size = mul(maximum(extent, as_expr(1)), as_expr(buffer.dtype.bytes))
+    lines = make("floordiv", add(size, as_expr(_LINE - 1)), as_expr(_LINE))
+    return mul(lines, as_expr(_LINE))
+
+
+def layout(function: Function) -> tuple[tuple[Piece, ...], Expr]:
+    """The pieces of a lowered function's workspace, and its size in bytes.
+
+    Raises:
+        CodegenError: a temporary's size depends on more than the scalars.
+    """
+    pieces: list[Piece] = []
+    total: Expr = as_expr(0)
+    parts = shares(function)
+    for buffer, per_thread in _temporaries(function.body, parts, shared=False):
+        if on_stack(buffer):
+            continue
+        size = _rounded(buffer)
+        known = set(function.scalars)
+        if not free_vars(size) <= known:
+            raise CodegenError(
+                f"{buffer.name}: a temporary's size may depend on the function's "
+                "scalars only"
+            )
+        pieces.append(Piece(buffer, total, size, per_thread))
+        total = add(total, mul(size, useful(function)) if per_thread else size)
+    return tuple(pieces), total
+
+
+def _temporaries(
+    stmt: Stmt, parts: frozenset[Var], *, shared: bool
+) -> list[tuple[Buffer, bool]]:
+    """Every allocation, and whether it stands inside a loop that the team shares."""
+    if isinstance(stmt, Alloc):
+        return [(stmt.buffer, shared)]
+    inside = shared or (isinstance(stmt, For) and stmt.extent in parts)
+    found: list[tuple[Buffer, bool]] = []
+    for child in children(stmt):
+        if isinstance(child, Stmt):
+            found += _temporaries(child, parts, shared=inside)
+    return found

@@ -1,0 +1,30 @@
+"""Lowering: the passes, in order, from a scheduled function to plain loops."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tensorlang.codegen.blocks import remove_blocks
+from tensorlang.codegen.flatten import flatten
+from tensorlang.codegen.reductions import expand_reductions
+from tensorlang.codegen.team import share
+from tensorlang.codegen.unroll import unroll
+from tensorlang.codegen.vectorize import vectorize
+from tensorlang.ir.nodes import Function
+
+
+def lower(function: Function, target: Any) -> Function:
+    """The function as every thread of a team runs it, in the same grammar.
+
+    No blocks, reductions, layouts or loop kinds but `serial` are left; memory is
+    one-dimensional; `tid` and `team` are two more scalars at the end.
+
+    Raises:
+        CodegenError: the function uses what a CPU has not.
+    """
+    function = remove_blocks(function)
+    function = expand_reductions(function)
+    function = flatten(function)
+    function = vectorize(function, target.vector_bits)
+    function = unroll(function)
+    return share(function, target.threads)

@@ -1,0 +1,97 @@
+"""`Reduce` written out as loads, the reducer's combination, and stores.
+
+A reduction may absorb the rounding of a product: `reduce(sum, y[i], a * b)` becomes
+`y[i] = fma(a, b, y[i])`. So does any addition that says `contract`; all others stay.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tensorlang.ir.contraction import as_fma
+from tensorlang.ir.nodes import (
+    Binary,
+    Buffer,
+    Expr,
+    Function,
+    Let,
+    Reduce,
+    Reducer,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+    seq,
+)
+from tensorlang.ir.visit import fresh, names, rebuild, substitute
+
+_CONTRACTED = ("f32", "f64")
+
+
+def expand_reductions(function: Function) -> Function:
+    """The function without `Reduce`, and with contracted additions as `fma`."""
+    taken = names(function)
+
+    def visit(node: Any) -> Any:
+        match node:
+            case Reduce():
+                return update(rebuild(node, visit), taken)
+            case Seq():
+                return seq(*(visit(stmt) for stmt in node.stmts))
+            case Binary():
+                new = rebuild(node, visit)
+                return _or(as_fma(new), new)
+            case _:
+                return rebuild(node, visit)
+
+    return replace(function, body=visit(function.body))
+
+
+def update(node: Reduce, taken: set[str]) -> Stmt:
+    """The statements of one `Reduce`: a tuple is read whole before it is written."""
+    if len(node.buffers) == 1:
+        state: Expr = node.buffers[0][node.indices]
+        (value,) = combine(node.reducer, (state,), node.values)
+        return Store(node.buffers[0], node.indices, value)
+    reads = [_let(f"{b.name}_old", b[node.indices], taken) for b in node.buffers]
+    given = [_let(f"{b.name}_new", v, taken) for b, v in _pairs(node)]
+    left = tuple(let.var for let in reads)
+    right = tuple(let.var for let in given)
+    results = combine(node.reducer, left, right)
+    stores = [
+        Store(buffer, node.indices, result)
+        for buffer, result in zip(node.buffers, results, strict=True)
+    ]
+    return seq(*reads, *given, *stores)
+
+
+def _pairs(node: Reduce) -> list[tuple[Buffer, Expr]]:
+    return list(zip(node.buffers, node.values, strict=True))
+
+
+def _let(name: str, value: Expr, taken: set[str]) -> Let:
+    return Let(Var(fresh(name, taken), value.dtype), value)
+
+
+def combine(
+    reducer: Reducer, left: tuple[Expr, ...], right: tuple[Expr, ...]
+) -> tuple[Expr, ...]:
+    """The reducer's expressions on these operands, sums of products contracted."""
+    values = dict(zip(reducer.left + reducer.right, left + right, strict=True))
+    combined = [substitute(part, values) for part in reducer.combine]
+    return tuple(_absorb(part) for part in combined)
+
+
+def _absorb(expr: Expr) -> Expr:
+    if (
+        isinstance(expr, Binary)
+        and expr.op == "add"
+        and expr.dtype.scalar.name in (_CONTRACTED)
+    ):
+        return _or(as_fma(replace(expr, contract=True)), expr)
+    return expr
+
+
+def _or(found: Expr | None, other: Expr) -> Expr:
+    return other if found is None else found

@@ -1,0 +1,97 @@
+"""Unrolled loops written out, their variable a constant in each copy.
+
+for u in unrolled(2):             y[i * 2] = x[i * 2]
+    y[i * 2 + u] = x[i * 2 + u]   y[i * 2 + 1] = x[i * 2 + 1]
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tensorlang.codegen.folding import fold_node
+from tensorlang.ir.nodes import (
+    Alloc,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    Function,
+    If,
+    Let,
+    Seq,
+    Stmt,
+    Var,
+    seq,
+)
+from tensorlang.ir.visit import fresh, names, rebuild
+
+
+def unroll(function: Function) -> Function:
+    """The function without unrolled loops; one of unknown extent stays a loop."""
+    taken = names(function)
+
+    def visit(node: Any) -> Any:
+        match node:
+            case For(kind="unrolled", extent=Const(value=count)):
+                body = visit(node.body)
+                return seq(
+                    *(_copy(body, node.var, n, taken) for n in range(int(count)))
+                )
+            case For(kind="unrolled"):
+                return replace(node, kind="serial", body=visit(node.body))
+            case Seq():
+                return seq(*(visit(stmt) for stmt in node.stmts))
+            case Stmt():
+                return rebuild(node, visit)
+            case _:
+                return node
+
+    return replace(function, body=visit(function.body))
+
+
+def _copy(body: Stmt, var: Var, number: int, taken: set[str]) -> Stmt:
+    """The body for one value, under new names for what it leaves in its `Seq`."""
+    variables: dict[Var, Expr] = {var: Const(number, var.dtype)}
+    buffers: dict[Buffer, Buffer] = {}
+    if number:
+        for stmt in body.stmts if isinstance(body, Seq) else (body,):
+            if isinstance(stmt, Let):
+                renamed = Var(fresh(stmt.var.name, taken), stmt.var.dtype)
+                variables[stmt.var] = renamed
+            elif isinstance(stmt, Alloc):
+                name = fresh(stmt.buffer.name, taken)
+                buffers[stmt.buffer] = replace(stmt.buffer, name=name)
+    return specialise(body, variables, buffers)
+
+
+def specialise(
+    body: Stmt, variables: dict[Var, Expr], buffers: dict[Buffer, Buffer]
+) -> Stmt:
+    """The body with variables and buffers replaced, constants folded on the way."""
+
+    def visit(node: Any) -> Any:
+        match node:
+            case Var():
+                return variables.get(node, node)
+            case Const():
+                return node
+            case Buffer():
+                return buffers.get(node, node)
+            case Seq():
+                return seq(*(visit(stmt) for stmt in node.stmts))
+            case If():
+                return _branch(rebuild(node, visit))
+            case _:
+                return fold_node(rebuild(node, visit))
+
+    return visit(body)  # type: ignore[no-any-return]
+
+
+def _branch(stmt: If) -> Stmt:
+    """A condition that became known leaves one branch."""
+    if not isinstance(stmt.cond, Const):
+        return stmt
+    if stmt.cond.value:
+        return stmt.then
+    return stmt.orelse or Seq(())

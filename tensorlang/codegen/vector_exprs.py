@@ -1,0 +1,236 @@
+"""Expressions over all lanes of a vectorized loop at once.
+
+A value that is the same in every lane stays a scalar. Integers that step evenly from
+lane to lane stay a `Ramp` through sums, products and narrowing casts, so that the index
+of a contiguous access is known to be one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import singledispatchmethod
+
+from tensorlang.codegen.folding import add, is_const, make, mul, sub
+from tensorlang.ir.dtypes import i32
+from tensorlang.ir.nodes import (
+    Binary,
+    Bitcast,
+    Buffer,
+    Call,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    LaneReduce,
+    Load,
+    Ramp,
+    Select,
+    Splat,
+    Unary,
+    Var,
+    as_expr,
+    splat,
+)
+
+
+class NotVectorizable(Exception):  # noqa: N818 - a signal between passes
+    """The loop runs serially instead."""
+
+
+@dataclass
+class Lanes:
+    """How the scalars of a loop's body look from `count` lanes.
+
+    `values` gives what a variable has become, `tiles` the widened memory of what is
+    allocated inside the loop, `mask` the lanes that are active here.
+    """
+
+    count: int
+    values: dict[Var, Expr]
+    tiles: dict[Buffer, Buffer] = field(default_factory=dict)
+    mask: Expr | None = None
+
+    def wide(self, expr: Expr) -> Expr:
+        """The value in all lanes: a vector."""
+        return splat(self.over(expr), self.count)
+
+    @singledispatchmethod
+    def over(self, expr: Expr) -> Expr:
+        """The value over the lanes: a scalar where all have the same.
+
+        Raises:
+            NotVectorizable: the expression is a vector already.
+        """
+        if expr.dtype.lanes > 1:
+            raise NotVectorizable
+        return expr
+
+    @over.register
+    def _var(self, expr: Var) -> Expr:
+        if expr.dtype.lanes > 1:
+            raise NotVectorizable
+        return self.values.get(expr, expr)
+
+    @over.register
+    def _binary(self, expr: Binary) -> Expr:
+        a, b = self.over(expr.a), self.over(expr.b)
+        if a.dtype.lanes == b.dtype.lanes == 1:
+            return (
+                expr
+                if a is expr.a and b is expr.b
+                else make(expr.op, a, b, expr.contract)
+            )
+        stepped = _stepped(expr.op, a, b, self.count)
+        if stepped is not None:
+            return stepped
+        n = self.count
+        return Binary(expr.op, splat(a, n), splat(b, n), expr.contract)
+
+    @over.register
+    def _compare(self, expr: Compare) -> Expr:
+        a, b = self.over(expr.a), self.over(expr.b)
+        if a.dtype.lanes == b.dtype.lanes == 1:
+            return Compare(expr.op, a, b)
+        return compare_lanes(expr.op, a, b, self.count)
+
+    @over.register
+    def _unary(self, expr: Unary) -> Expr:
+        return replace(expr, a=self.over(expr.a))
+
+    @over.register
+    def _select(self, expr: Select) -> Expr:
+        cond, a, b = self.over(expr.cond), self.over(expr.a), self.over(expr.b)
+        if cond.dtype.lanes == a.dtype.lanes == b.dtype.lanes == 1:
+            return Select(cond, a, b)
+        return Select(cond, splat(a, self.count), splat(b, self.count))
+
+    @over.register
+    def _cast(self, expr: Cast) -> Expr:
+        a = self.over(expr.a)
+        target = expr.dtype.vector(a.dtype.lanes)
+        if isinstance(a, Ramp) and _narrows(a, expr):
+            return Ramp(a.base.cast(expr.dtype), a.stride.cast(expr.dtype), a.lanes)
+        return Cast(target, a)
+
+    @over.register
+    def _bitcast(self, expr: Bitcast) -> Expr:
+        a = self.over(expr.a)
+        return Bitcast(expr.dtype.vector(a.dtype.lanes), a)
+
+    @over.register
+    def _call(self, expr: Call) -> Expr:
+        args = tuple(self.over(arg) for arg in expr.args)
+        lanes = max((arg.dtype.lanes for arg in args), default=1)
+        if lanes == 1:
+            return Call(expr.name, args, expr.dtype)
+        wide = tuple(splat(arg, self.count) for arg in args)
+        return Call(expr.name, wide, expr.dtype.vector(self.count))
+
+    @over.register
+    def _load(self, expr: Load) -> Expr:
+        if expr.dtype.lanes > 1:
+            raise NotVectorizable
+        buffer, index = self.place(expr.buffer, expr.indices[0])
+        own = None if expr.mask is None else self.over(expr.mask)
+        mask = both(self.mask, own)
+        if mask is not None and _inside(expr.buffer, index):
+            mask = own
+        if mask is not None and index.dtype.lanes == 1 and mask.dtype.lanes > 1:
+            mask = LaneReduce("or", mask)
+        if mask is not None:
+            mask = splat(mask, index.dtype.lanes)
+        return Load(buffer, (index,), mask, expr.hints)
+
+    def place(self, buffer: Buffer, index: Expr) -> tuple[Buffer, Expr]:
+        """The memory and the lanes' index; the lane is the last one of a tile."""
+        over = self.over(index)
+        if buffer not in self.tiles:
+            return buffer, over
+        count = as_expr(self.count)
+        match over:
+            case Ramp(base=base, stride=stride):
+                step = add(mul(stride, count), as_expr(1))
+                return self.tiles[buffer], Ramp(mul(base, count), step, self.count)
+            case _ if over.dtype.lanes == 1:
+                one = as_expr(1)
+                return self.tiles[buffer], Ramp(mul(over, count), one, self.count)
+            case _:
+                lane = Ramp(as_expr(0), as_expr(1), self.count)
+                wide = Binary("mul", over, Splat(count, self.count))
+                return self.tiles[buffer], Binary("add", wide, lane)
+
+
+def both(a: Expr | None, b: Expr | None) -> Expr | None:
+    """Lanes in both masks; None is all of them."""
+    if a is None or b is None:
+        return b if a is None else a
+    lanes = max(a.dtype.lanes, b.dtype.lanes)
+    return Binary("and", splat(a, lanes), splat(b, lanes))
+
+
+def _inside(buffer: Buffer, index: Expr) -> bool:
+    """Whether an index is a constant that every buffer of this shape has."""
+    (extent,) = buffer.shape
+    return (
+        isinstance(extent, Const)
+        and isinstance(index, Const)
+        and 0 <= index.value < extent.value
+    )
+
+
+def _narrows(ramp: Ramp, cast: Cast) -> bool:
+    source = ramp.base.dtype
+    return cast.dtype.is_integer and cast.dtype.bits <= source.bits
+
+
+def _stepped(op: str, a: Expr, b: Expr, count: int) -> Expr | None:
+    """Integers that still step evenly after `op`."""
+    if not a.dtype.is_integer or op not in ("add", "sub", "mul", "shl"):
+        return None
+    one, two = _steps(a), _steps(b)
+    if one is None or two is None:
+        return None
+    (base_a, step_a), (base_b, step_b) = one, two
+    if op in ("add", "sub"):
+        base, step = make(op, base_a, base_b), make(op, step_a, step_b)
+    elif op == "mul" and (is_const(step_a, 0) or is_const(step_b, 0)):
+        base = mul(base_a, base_b)
+        step = add(mul(step_a, base_b), mul(base_a, step_b))
+    elif op == "shl" and is_const(base_b) and is_const(step_b, 0):
+        assert isinstance(base_b, Const)
+        factor = Const(1 << int(base_b.value), a.dtype.scalar)
+        base, step = mul(base_a, factor), mul(step_a, factor)
+    else:
+        return None
+    return Splat(base, count) if is_const(step, 0) else Ramp(base, step, count)
+
+
+def _steps(expr: Expr) -> tuple[Expr, Expr] | None:
+    """Base and stride of what steps evenly."""
+    match expr:
+        case Ramp(base=base, stride=stride):
+            return base, stride
+        case Splat(value=value):
+            return value, Const(0, value.dtype)
+        case _ if expr.dtype.lanes == 1:
+            return expr, Const(0, expr.dtype)
+        case _:
+            return None
+
+
+def compare_lanes(op: str, a: Expr, b: Expr, count: int) -> Expr:
+    """A comparison of lanes; that of an i64 counter with a bound is done in i32.
+
+    `base + lane < n` is `lane < clamp(n - base, 0, count)`, half the work of i64.
+    """
+    match op, a:
+        case "lt", Ramp(base=base, stride=Const(value=1)) if (
+            b.dtype.lanes == 1
+            and a.base.dtype.bits == 64
+            and a.base.dtype.kind == "int"
+        ):
+            left = make("min", make("max", sub(b, base), as_expr(0)), as_expr(count))
+            lane = Ramp(Const(0, i32), Const(1, i32), count)
+            return Compare("lt", lane, Splat(left.cast(i32), count))
+        case _:
+            return Compare(op, splat(a, count), splat(b, count))

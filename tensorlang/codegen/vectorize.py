@@ -1,0 +1,237 @@
+"""Vectorized loops become vector expressions; conditions on lanes become masks.
+
+    for v in vectorized(16):          y[ramp(i * 16, 1, 16)] = x[ramp(i * 16, 1, 16)]
+        y[i * 16 + v] = x[i * 16 + v]
+
+Loops inside stay loops, lets become vectors, and what is allocated inside gets the lane
+as its last dimension. Long loops go in steps of one vector register; what cannot be
+done in lock-step (an atomic update, a while loop, an inner vector) runs serially.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import singledispatchmethod
+from typing import Any, Final
+
+from tensorlang.codegen.folding import make, mul, sub
+from tensorlang.codegen.vector_exprs import Lanes, NotVectorizable, both
+from tensorlang.ir.nodes import (
+    Alloc,
+    Buffer,
+    Call,
+    Const,
+    Evaluate,
+    Expr,
+    For,
+    Function,
+    If,
+    LaneReduce,
+    Let,
+    Load,
+    Ramp,
+    Seq,
+    Stmt,
+    Store,
+    Unary,
+    Var,
+    as_expr,
+    seq,
+    splat,
+)
+from tensorlang.ir.visit import fresh, names, rebuild, substitute, walk
+
+MAX_LANES: Final = 64
+
+
+def vectorize(function: Function, vector_bits: int) -> Function:
+    """The function with vectors in place of vectorized loops."""
+    state = _Vectorizer(names(function), vector_bits)
+    return replace(function, body=state.visit(function.body))
+
+
+@dataclass
+class _Vectorizer:
+    taken: set[str]
+    vector_bits: int
+
+    def visit(self, node: Any) -> Any:
+        """Inner loops first: of two nested vectorized loops the inner one stays."""
+        if not isinstance(node, Stmt):
+            return node
+        if isinstance(node, Seq):
+            return seq(*(self.visit(stmt) for stmt in node.stmts))
+        new = rebuild(node, self.visit)
+        if not isinstance(new, For) or new.kind != "vectorized":
+            return new
+        try:
+            return self.loop(new)
+        except NotVectorizable:
+            return replace(new, kind="serial")
+
+    def loop(self, loop: For) -> Stmt:
+        """One vectorized loop: whole, or in steps with a masked rest."""
+        extent = loop.extent
+        if isinstance(extent, Const) and 0 < int(extent.value) <= MAX_LANES:
+            return self.lanes(loop, Const(0, loop.var.dtype), int(extent.value), None)
+        if isinstance(extent, Const) and extent.value <= 0:
+            return Seq(())
+        return self.steps(loop, self.width(loop))
+
+    def width(self, loop: For) -> int:
+        """One vector register of the widest type that the loop stores."""
+        sizes = [n.value.dtype.bits for n in walk(loop) if isinstance(n, Store)]
+        return max(self.vector_bits // max(sizes, default=32), 1)
+
+    def steps(self, loop: For, width: int) -> Stmt:
+        """`extent // width` whole vectors, and one with the lanes that are left."""
+        var, kind = loop.var, loop.var.dtype
+        lanes = Const(width, kind)
+        whole = make("floordiv", loop.extent, lanes)
+        outer = Var(fresh(f"{var.name}_step", self.taken), kind)
+        main = self.lanes(loop, mul(outer, lanes), width, None)
+        done = mul(whole, lanes)
+        rest = sub(loop.extent, done)
+        if isinstance(rest, Const):
+            tail = (
+                []
+                if rest.value == 0
+                else [self.lanes(loop, done, int(rest.value), None)]
+            )
+        else:
+            tail = [If(rest > Const(0, kind), self.lanes(loop, done, width, rest))]
+        renamed = [rename(stmt, self.taken) for stmt in tail]
+        return seq(For(outer, whole, "serial", main), *renamed)
+
+    def lanes(self, loop: For, start: Expr, count: int, rest: Expr | None) -> Stmt:
+        """The body for lanes `start .. start + count - 1`, or the first `rest`."""
+        if count == 1:
+            body = substitute(loop.body, {loop.var: start})
+            return body if rest is None else If(rest > Const(0, rest.dtype), body)
+        ramp = Ramp(start, Const(1, start.dtype), count)
+        state = Lanes(count, {loop.var: ramp})
+        if rest is not None:
+            zero = Const(0, start.dtype)
+            low = Ramp(zero, Const(1, start.dtype), count)
+            state.mask = Lanes(count, {loop.var: low}).over(loop.var < rest)
+        return _Body(state, self.taken).run(loop.body)
+
+
+def rename(stmt: Stmt, taken: set[str]) -> Stmt:
+    """A second copy of a body, whose lets and temporaries get names of their own."""
+    from tensorlang.codegen.unroll import specialise  # noqa: PLC0415
+
+    variables: dict[Var, Expr] = {}
+    buffers: dict[Buffer, Buffer] = {}
+    for node in walk(stmt):
+        if isinstance(node, Let):
+            made = Var(fresh(node.var.name, taken), node.var.dtype)
+            variables[node.var] = made
+        elif isinstance(node, Alloc):
+            name = fresh(node.buffer.name, taken)
+            buffers[node.buffer] = replace(node.buffer, name=name)
+    return specialise(stmt, variables, buffers)
+
+
+class _Body:
+    """The statements of one vectorized body, in lock-step."""
+
+    def __init__(self, lanes: Lanes, taken: set[str]) -> None:
+        self.lanes = lanes
+        self.taken = taken
+
+    @singledispatchmethod
+    def run(self, stmt: Stmt) -> Stmt:
+        """A statement for all lanes."""
+        del stmt
+        raise NotVectorizable
+
+    @run.register
+    def _seq(self, stmt: Seq) -> Stmt:
+        return seq(*(self.run(item) for item in stmt.stmts))
+
+    @run.register
+    def _alloc(self, stmt: Alloc) -> Stmt:
+        buffer = stmt.buffer
+        (extent,) = buffer.shape
+        wide = replace(buffer, shape=(mul(extent, as_expr(self.lanes.count)),))
+        self.lanes.tiles[buffer] = wide
+        return Alloc(wide)
+
+    @run.register
+    def _let(self, stmt: Let) -> Stmt:
+        value = self.lanes.over(stmt.value)
+        if isinstance(value, Ramp):
+            base = Var(fresh(f"{stmt.var.name}_base", self.taken), stmt.var.dtype)
+            self.lanes.values[stmt.var] = Ramp(base, value.stride, value.lanes)
+            return Let(base, value.base)
+        made = Var(stmt.var.name, value.dtype)
+        self.lanes.values[stmt.var] = made
+        return Let(made, value)
+
+    @run.register
+    def _store(self, stmt: Store) -> Stmt:
+        buffer, index = self.lanes.place(stmt.buffer, stmt.indices[0])
+        value = self.lanes.over(stmt.value)
+        own = None if stmt.mask is None else self.lanes.over(stmt.mask)
+        mask = both(self.lanes.mask, own)
+        if index.dtype.lanes == 1:
+            if value.dtype.lanes > 1:
+                raise NotVectorizable  # every lane writes the same element
+            if mask is not None and mask.dtype.lanes > 1:
+                mask = LaneReduce("or", mask)
+        else:
+            value = splat(value, index.dtype.lanes)
+            mask = None if mask is None else splat(mask, index.dtype.lanes)
+        return Store(buffer, (index,), value, mask, stmt.hints)
+
+    @run.register
+    def _for(self, stmt: For) -> Stmt:
+        extent = self.lanes.over(stmt.extent)
+        if extent.dtype.lanes > 1 or stmt.kind not in ("serial", "unrolled"):
+            raise NotVectorizable
+        return replace(stmt, extent=extent, body=self.run(stmt.body))
+
+    @run.register
+    def _if(self, stmt: If) -> Stmt:
+        cond = self.lanes.over(stmt.cond)
+        if cond.dtype.lanes == 1:
+            orelse = None if stmt.orelse is None else self.run(stmt.orelse)
+            return If(cond, self.run(stmt.then), orelse)
+        name = Var(fresh("lanes", self.taken), cond.dtype)
+        parts: list[Stmt] = [Let(name, cond), self._masked(stmt.then, name)]
+        if stmt.orelse is not None:
+            parts.append(self._masked(stmt.orelse, Unary("not", name)))
+        return seq(*parts)
+
+    def _masked(self, stmt: Stmt, cond: Expr) -> Stmt:
+        outer = self.lanes.mask
+        self.lanes.mask = both(outer, cond)
+        made = self.run(stmt)
+        self.lanes.mask = outer
+        return made
+
+    @run.register
+    def _evaluate(self, stmt: Evaluate) -> Stmt:
+        call = stmt.expr
+        if not isinstance(call, Call):
+            raise NotVectorizable
+        if call.name == "prefetch":
+            (target,) = call.args
+            assert isinstance(target, Load)
+            index = self.lanes.over(target.indices[0])
+            first = index.base if isinstance(index, Ramp) else index
+            if first.dtype.lanes > 1:
+                return Seq(())
+            return Evaluate(replace(call, args=(target.buffer[first],)))
+        if call.name != "check":
+            raise NotVectorizable
+        return Evaluate(replace(call, args=(self._checked(call.args[0]), call.args[1])))
+
+    def _checked(self, cond: Expr) -> Expr:
+        """True where the condition holds in every active lane."""
+        over = self.lanes.over(cond)
+        if self.lanes.mask is not None:
+            idle = Unary("not", self.lanes.mask)
+            over = make("or", splat(over, self.lanes.count), idle)
+        return LaneReduce("and", over) if over.dtype.lanes > 1 else over

@@ -1,0 +1,103 @@
+"""Fixtures that compile IR text through llvmlite and run it on NumPy arrays."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import llvmlite.binding as llvm
+import numpy as np
+import pytest
+
+from tensorlang import targets
+from tensorlang.codegen.llvm import render
+from tensorlang.codegen.lower import lower
+from tensorlang.ir.nodes import Function
+from tensorlang.ir.parser import parse
+
+
+@dataclass
+class Compiled:
+    """A kernel in memory, called one thread after the other (no barriers inside)."""
+
+    function: Function
+    lowered: Function
+    source: str
+    assembly: str
+    engine: Any
+
+    def _pointer(self, symbol: str) -> int:
+        return int(self.engine.get_function_address(symbol))
+
+    def slots(self, arrays: tuple[Any, ...], scalars: dict[str, Any]) -> Any:
+        words = [array.ctypes.data for array in arrays]
+        for var in self.function.scalars:
+            bits = np.zeros(8, np.uint8)
+            raw = np.array([scalars[var.name]], var.dtype.numpy).view(np.uint8)
+            bits[: raw.size] = raw
+            words.append(int(bits.view(np.uint64)[0]))
+        return words
+
+    def query(self, name: str, *arrays: Any, **scalars: Any) -> int:
+        words = self.slots(arrays, scalars)
+        kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
+        function = kind(self._pointer(f"{self.function.name}.{name}"))
+        return int(function((ctypes.c_uint64 * (len(words) + 1))(*words)))
+
+    def __call__(self, *arrays: Any, team: int = 1, **scalars: Any) -> int:
+        words = self.slots(arrays, scalars)
+        size = self.query("workspace", *arrays, **scalars)
+        memory = np.zeros(size + 64, np.uint8)
+        words.append(memory.ctypes.data + -memory.ctypes.data % 64)
+        args = (ctypes.c_uint64 * len(words))(*words)
+        kind = ctypes.CFUNCTYPE(
+            ctypes.c_int32,
+            ctypes.c_void_p,
+            ctypes.c_int64,
+            ctypes.c_int64,
+            ctypes.c_void_p,
+        )
+        function = kind(self._pointer(self.function.name))
+        faults = [function(args, tid, team, None) for tid in range(team)]
+        return next((fault for fault in faults if fault), 0)
+
+
+@pytest.fixture(scope="session")
+def target() -> targets.Target:
+    return targets.host().with_threads(2)
+
+
+_BARRIER = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
+_nothing = _BARRIER(lambda _barrier, _team: None)
+
+
+@pytest.fixture
+def build(target: targets.Target) -> Callable[[str | Function], Compiled]:
+    """Compile IR text (or a function) for this machine."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    address = ctypes.cast(_nothing, ctypes.c_void_p).value
+    llvm.add_symbol("tensorlang_barrier", address)
+
+    def make(program: str | Function) -> Compiled:
+        function = parse(program) if isinstance(program, str) else program
+        lowered = lower(function, target)
+        source = render(lowered, target)
+        machine = llvm.Target.from_default_triple().create_target_machine(
+            cpu=llvm.get_host_cpu_name(),
+            features=llvm.get_host_cpu_features().flatten(),
+            opt=3,
+        )
+        module = llvm.parse_assembly(source)
+        module.verify()
+        options = llvm.create_pipeline_tuning_options(speed_level=3)
+        builder = llvm.create_pass_builder(machine, options)
+        builder.getModulePassManager().run(module, builder)
+        assembly = machine.emit_assembly(module)
+        engine = llvm.create_mcjit_compiler(module, machine)
+        engine.finalize_object()
+        return Compiled(function, lowered, source, assembly, engine)
+
+    return make
