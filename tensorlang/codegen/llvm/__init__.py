@@ -1,5 +1,1 @@
-"""Lowered functions as LLVM source: `render(function, target)`."""
-
-from tensorlang.codegen.llvm.source import render
-
-__all__ = ["render"]
+"""Lowered functions as LLVM source: `render.render(function, target)`."""

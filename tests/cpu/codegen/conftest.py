@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tensorlang import targets
-from tensorlang.codegen.llvm import render
+from tensorlang.codegen.llvm.render import render
 from tensorlang.codegen.lower import lower
 from tensorlang.ir.nodes import Function
 from tensorlang.ir.parser import parse
