@@ -1,0 +1,88 @@
+"""Serial loops run as lanes, on trial: where no iteration touches what another writes.
+
+The race check decides, while the iterations run side by side. If two of them meet, or
+if anything faults, all is taken back and the loop runs in order, so that batching is
+never seen in a result or an error, only in the time it takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tensorlang.errors import InterpreterError
+from tensorlang.ir.interpreter.banks import warps
+from tensorlang.ir.interpreter.races import Conflict
+from tensorlang.ir.nodes import Alloc, AtomicUpdate, Barrier, Block, For, Stmt
+from tensorlang.ir.visit import free_vars, reads, walk, writes
+
+if TYPE_CHECKING:
+    from tensorlang.ir.interpreter.lanes import Array, Lanes
+    from tensorlang.ir.interpreter.state import Machine
+
+_WIDE: Final = 4096  # lanes beyond which more of them gain nothing
+_MOST: Final = 1 << 15  # lanes in a batch
+_MOST_WITH_ALLOC: Final = 1 << 11  # each of these lanes has memory of its own
+
+Execute = Callable[[Stmt, "Machine", "Lanes"], None]
+
+
+def batch(
+    loop: For, machine: Machine, lanes: Lanes, extents: Array, execute: Execute
+) -> int:
+    """Run iterations of a serial loop side by side; returns how many it did."""
+    total = int(extents.max())
+    plan = machine.derived(loop, _plan)
+    if total < 2 or lanes.count >= _WIDE or not plan or id(loop) in machine.serial_only:
+        return 0
+    if machine.derived(loop.body, _touches_shared) and warps(lanes) is not None:
+        return 0  # bank conflicts are counted for each iteration
+    size = max(plan // lanes.count, 2)
+    for first in range(0, total, size):
+        inner = lanes.fork(loop, first, np.clip(extents - first, 0, size), "batched")
+        if inner is not None and not _trial(loop, machine, lanes, inner, execute):
+            machine.serial_only.add(id(loop))
+            return first
+    machine.report.batched += 1
+    return total
+
+
+def _trial(
+    loop: For, machine: Machine, lanes: Lanes, inner: Lanes, execute: Execute
+) -> bool:
+    """Run the lanes `inner` forked from `lanes`; False if that was taken back."""
+    kept = lanes.loops
+    machine.undo.begin()
+    machine.races.enter(inner.frame)
+    try:
+        execute(loop.body, machine, inner)
+    except (Conflict, InterpreterError) as error:
+        machine.undo.revert()
+        lanes.loops = kept
+        if isinstance(error, Conflict) and error.frame is not inner.frame:
+            raise
+        return False
+    finally:
+        machine.races.leave(inner.frame)
+    machine.undo.keep()
+    return True
+
+
+def _plan(loop: For) -> int:
+    """How many lanes a batch of the loop may have; 0 if it is clearly in order."""
+    for node in walk(loop.body):
+        if isinstance(node, (Barrier, AtomicUpdate)):
+            return 0
+        if isinstance(node, Block):
+            for axis in node.axes:
+                in_order = axis.kind in ("reduction", "ordered")
+                if in_order and loop.var in free_vars(axis.value):
+                    return 0
+    alloc = any(isinstance(node, Alloc) for node in walk(loop.body))
+    return _MOST_WITH_ALLOC if alloc else _MOST
+
+
+def _touches_shared(body: Stmt) -> bool:
+    return any(buffer.scope == "shared" for buffer in reads(body) | writes(body))

@@ -1,0 +1,110 @@
+"""Blocks: the values of their axes, `where`, the start of reductions, the body."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tensorlang.ir.interpreter.block_checks import INSTANCE, number_instances, order
+from tensorlang.ir.interpreter.evaluate import evaluate
+from tensorlang.ir.interpreter.state import BlockRun, Machine, fault
+from tensorlang.ir.interpreter.update import FIRST
+from tensorlang.ir.nodes import Block, For, Reduce, Stmt, While
+from tensorlang.ir.visit import free_vars, walk, writes
+
+if TYPE_CHECKING:
+    from tensorlang.ir.interpreter.lanes import Array, Lanes
+
+Execute = Callable[[Stmt, Machine, "Lanes"], None]
+
+
+def run_block(block: Block, machine: Machine, lanes: Lanes, execute: Execute) -> None:
+    """Run the instances of `block` that the lanes stand for.
+
+    Raises:
+        InterpreterError: an axis value outside its extent (`bounds`), or what `order`
+            and the statements of the body raise.
+    """
+    active = _active(block, machine, lanes)
+    if active is None:
+        return
+    extents = _check_values(block, machine, active)
+    kinds = {axis.kind for axis in block.axes}
+    if "ordered" in kinds and "order" in machine.checks:
+        order(machine, block, active, extents)
+    run = machine.derived(block, _plan)()
+    if run.owned:
+        run.span = number_instances(machine, block, active, extents)
+    kept = machine.run, lanes.values.get(FIRST), lanes.values.get(INSTANCE)
+    first = _first_instances(block, active)
+    active.bind(FIRST, first)
+    machine.run = run
+    try:
+        begin = None if block.init is None else active.where(first)
+        if begin is not None and block.init is not None:
+            execute(block.init, machine, begin)
+        execute(block.body, machine, active)
+    finally:
+        machine.run = kept[0]
+        for name, value in zip((FIRST, INSTANCE), kept[1:], strict=True):
+            lanes.values.pop(name, None)
+            if value is not None:
+                lanes.bind(name, value)
+
+
+def _active(block: Block, machine: Machine, lanes: Lanes) -> Lanes | None:
+    """The lanes where the instance is not skipped, with the axes bound."""
+    active: Lanes | None = lanes
+    late = block.where is not None and machine.derived(block.where, free_vars) & {
+        axis.var for axis in block.axes
+    }
+    if block.where is not None and not late:
+        active = lanes.where(evaluate(block.where, machine, lanes))
+    if active is None:
+        return None
+    for axis in block.axes:
+        active.bind(axis.var.name, evaluate(axis.value, machine, active))
+    if block.where is not None and late:
+        active = active.where(evaluate(block.where, machine, active))
+    return active
+
+
+def _check_values(block: Block, machine: Machine, lanes: Lanes) -> dict[str, int]:
+    """The extents of the axes by name, their values found to be inside."""
+    extents = {}
+    for axis in block.axes:
+        name = axis.var.name
+        value, extent = lanes.lookup(name), evaluate(axis.extent, machine, lanes)
+        extents[name] = int(extent.max())
+        bad = (value < 0) | (value >= extent)
+        if "bounds" in machine.checks and bad.any():
+            lane = int(np.argmax(bad))
+            wrong = value[lane if value.size > 1 else 0]
+            message = f"axis {name} = {wrong} is outside its extent {extents[name]}"
+            raise fault(lanes, lane, f"block {block.name}: {message}")
+    return extents
+
+
+def _first_instances(block: Block, lanes: Lanes) -> Array:
+    """Where all reduction axes are 0."""
+    first: Array = np.ones(1, np.bool_)
+    for axis in block.axes:
+        if axis.kind == "reduction":
+            first = first & (lanes.lookup(axis.var.name) == 0)
+    return first
+
+
+def _plan(block: Block) -> Callable[[], BlockRun]:
+    """What is known of a block before it runs."""
+    kinds = {axis.kind for axis in block.axes}
+    implicit = "reduction" in kinds and block.init is None
+    loops = [n for n in walk(block.body) if isinstance(n, (For, While))]
+    repeated = implicit and any(
+        isinstance(n, Reduce) for loop in loops for n in walk(loop)
+    )
+    owned = frozenset(
+        buffer.name for buffer in writes(block.body) if "disjoint" in kinds
+    )
+    return lambda: BlockRun(block, implicit, {} if repeated else None, owned)

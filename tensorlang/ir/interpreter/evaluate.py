@@ -1,0 +1,244 @@
+"""Expressions: the value of each node in all lanes at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import singledispatch
+from itertools import count
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tensorlang.errors import InterpreterError
+from tensorlang.ir import semantics
+from tensorlang.ir.contraction import as_fma
+from tensorlang.ir.interpreter.lanes import Array, Lanes
+from tensorlang.ir.interpreter.memory import locate, read
+from tensorlang.ir.interpreter.state import Machine, fault
+from tensorlang.ir.intrinsics import INTRINSICS
+from tensorlang.ir.nodes import (
+    Binary,
+    Bitcast,
+    Call,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    Extract,
+    IndexMap,
+    Insert,
+    LaneReduce,
+    Let,
+    Load,
+    Ramp,
+    Select,
+    Shuffle,
+    Splat,
+    Unary,
+    Var,
+)
+
+if TYPE_CHECKING:
+    from tensorlang.ir.dtypes import DType
+
+
+@singledispatch
+def evaluate(node: Expr, machine: Machine, lanes: Lanes) -> Array:
+    """The value of `node`: length 1 where all lanes agree, else one a lane.
+
+    Raises:
+        InterpreterError: a fault in an active lane.
+    """
+    del machine, lanes
+    raise InterpreterError(f"{type(node).__name__} is not an expression")
+
+
+@evaluate.register
+def _(node: Const, machine: Machine, lanes: Lanes) -> Array:
+    del lanes
+    return machine.derived(node, _constant)
+
+
+def _constant(node: Const) -> Array:
+    if node.dtype.is_float:
+        return np.array([node.value]).astype(node.dtype.numpy)
+    return np.array([node.value], node.dtype.numpy)
+
+
+@evaluate.register
+def _(node: Var, machine: Machine, lanes: Lanes) -> Array:
+    del machine
+    return lanes.lookup(node.name)
+
+
+@evaluate.register
+def _(node: Unary, machine: Machine, lanes: Lanes) -> Array:
+    return semantics.unary(node.op, node.dtype, evaluate(node.a, machine, lanes))
+
+
+@evaluate.register
+def _(node: Binary, machine: Machine, lanes: Lanes) -> Array:
+    if node.dtype.is_float:
+        fma = machine.derived(node, as_fma)
+        if fma is not None:
+            return evaluate(fma, machine, lanes)
+    a, b = evaluate(node.a, machine, lanes), evaluate(node.b, machine, lanes)
+    if node.op in _FAULTS:
+        _refuse(node, b, lanes)
+    return semantics.binary(node.op, node.dtype, *_matched(a, b))
+
+
+_FAULTS = ("floordiv", "floormod", "shl", "shr")
+
+
+def _refuse(node: Binary, b: Array, lanes: Lanes) -> None:
+    """Find the operands on which an integer operation has no value."""
+    bits = node.dtype.bits
+    shift = node.op in ("shl", "shr")
+    bad = (b < 0) | (b >= bits) if shift else b == 0
+    if bad.any():
+        at = tuple(np.argwhere(bad)[0])
+        what = f"shift of {node.dtype} by {b[at]}" if shift else "division by zero"
+        raise fault(lanes, int(at[0]), f"{what} in {node!r}")
+
+
+@evaluate.register
+def _(node: Compare, machine: Machine, lanes: Lanes) -> Array:
+    a, b = evaluate(node.a, machine, lanes), evaluate(node.b, machine, lanes)
+    return semantics.compare(node.op, *_matched(a, b))
+
+
+@evaluate.register
+def _(node: Select, machine: Machine, lanes: Lanes) -> Array:
+    parts = (evaluate(e, machine, lanes) for e in (node.cond, node.a, node.b))
+    return np.where(*_matched(*parts))
+
+
+@evaluate.register
+def _(node: Cast, machine: Machine, lanes: Lanes) -> Array:
+    value = evaluate(node.a, machine, lanes)
+    return semantics.cast(node.dtype, node.a.dtype, value)
+
+
+@evaluate.register
+def _(node: Bitcast, machine: Machine, lanes: Lanes) -> Array:
+    value = np.ascontiguousarray(evaluate(node.a, machine, lanes))
+    return semantics.bitcast(node.dtype, value)
+
+
+@evaluate.register
+def _(node: Load, machine: Machine, lanes: Lanes) -> Array:
+    indices = [evaluate(index, machine, lanes) for index in node.indices]
+    mask = None if node.mask is None else evaluate(node.mask, machine, lanes)
+    memory = machine.memory(node.buffer)
+    return read(machine, lanes, locate(machine, lanes, memory, indices, mask))
+
+
+@evaluate.register
+def _(node: Call, machine: Machine, lanes: Lanes) -> Array:
+    if node.name == "prefetch":  # touches no memory, so its address may be anywhere
+        return np.ones(1, np.bool_)
+    if node.name not in INTRINSICS:
+        raise InterpreterError(f"{node.name!r} is no intrinsic")
+    if INTRINSICS[node.name].expands:
+        return _expanded(node, machine, lanes)
+    args = _matched(*(evaluate(arg, machine, lanes) for arg in node.args))
+    if node.name == "check" and not args[0].all():
+        at = tuple(np.argwhere(~args[0])[0])
+        code = np.broadcast_to(args[1], args[0].shape)[at]
+        raise fault(lanes, int(at[0]), f"check failed with code {code}: {node!r}")
+    with np.errstate(all="ignore"):
+        result: Array = INTRINSICS[node.name].numpy(*args)
+    return result
+
+
+def _expanded(node: Call, machine: Machine, lanes: Lanes) -> Array:
+    """A mathematical function through its expansion, in this order of operations."""
+    lets, result = machine.derived(node, _expand)
+    for let in lets:
+        lanes.bind(let.var.name, evaluate(let.value, machine, lanes))
+    return evaluate(result, machine, lanes)
+
+
+def _expand(node: Call) -> tuple[tuple[Let, ...], Expr]:
+    from tensorlang.ir.math import expand  # noqa: PLC0415 - only programs that use it
+
+    numbers = count()
+
+    def variable(dtype: DType) -> Var:
+        return Var(f"@{id(node)}.{next(numbers)}", dtype)
+
+    return expand(node, variable)
+
+
+@evaluate.register
+def _(node: Ramp, machine: Machine, lanes: Lanes) -> Array:
+    base, stride = (evaluate(e, machine, lanes) for e in (node.base, node.stride))
+    if node.lanes == 1:
+        return base
+    steps = np.arange(node.lanes).astype(node.dtype.numpy)
+    return base[:, None] + stride[:, None] * steps
+
+
+@evaluate.register
+def _(node: Splat, machine: Machine, lanes: Lanes) -> Array:
+    value = evaluate(node.value, machine, lanes)
+    return value if node.lanes == 1 else np.repeat(value[:, None], node.lanes, axis=1)
+
+
+@evaluate.register
+def _(node: Shuffle, machine: Machine, lanes: Lanes) -> Array:
+    vectors = [_vector(e, machine, lanes) for e in node.vectors]
+    count = max(vector.shape[0] for vector in vectors)
+    every = [np.broadcast_to(v, (count, v.shape[1])) for v in vectors]
+    taken = np.concatenate(every, axis=1)[:, list(node.lanes_taken)]
+    return taken[:, 0] if len(node.lanes_taken) == 1 else taken
+
+
+@evaluate.register
+def _(node: Extract, machine: Machine, lanes: Lanes) -> Array:
+    return _vector(node.vector, machine, lanes)[:, node.lane]
+
+
+@evaluate.register
+def _(node: Insert, machine: Machine, lanes: Lanes) -> Array:
+    vector = _vector(node.vector, machine, lanes)
+    value = evaluate(node.value, machine, lanes)
+    count = max(vector.shape[0], value.shape[0])
+    made = np.broadcast_to(vector, (count, vector.shape[1])).copy()
+    made[:, node.lane] = value
+    return made[:, 0] if node.dtype.lanes == 1 else made
+
+
+@evaluate.register
+def _(node: LaneReduce, machine: Machine, lanes: Lanes) -> Array:
+    vector = _vector(node.vector, machine, lanes)
+    while vector.shape[1] > 1:  # an odd lane at the end waits for the next round
+        half = vector.shape[1] // 2
+        low, high = vector[:, :half], vector[:, half : 2 * half]
+        folded = semantics.binary(node.op, node.dtype, low, high)
+        vector = np.concatenate([folded, vector[:, 2 * half :]], axis=1)
+    return vector[:, 0]
+
+
+def _vector(node: Expr, machine: Machine, lanes: Lanes) -> Array:
+    value = evaluate(node, machine, lanes)
+    return value[:, None] if node.dtype.lanes == 1 else value
+
+
+def _matched(*values: Array) -> list[Array]:
+    """Values fit to broadcast: beside a vector, a scalar gets a second dimension."""
+    if any(value.ndim > 1 for value in values):
+        return [v if v.ndim > 1 else v[:, None] for v in values]
+    return list(values)
+
+
+def apply_map(
+    machine: Machine, layout: IndexMap, indices: Sequence[Array]
+) -> list[Array]:
+    """The results of an index map on arrays of indices."""
+    lanes = Lanes.root()
+    lanes.count = indices[0].size
+    for var, index in zip(layout.vars, indices, strict=True):
+        lanes.bind(var.name, index)
+    return [evaluate(result, machine, lanes) for result in layout.results]

@@ -1,0 +1,194 @@
+"""Statements: what each node does, in all lanes at once."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tensorlang.errors import InterpreterError
+from tensorlang.ir.interpreter.barriers import synchronise
+from tensorlang.ir.interpreter.batching import batch
+from tensorlang.ir.interpreter.block_checks import restart
+from tensorlang.ir.interpreter.blocks import run_block
+from tensorlang.ir.interpreter.evaluate import evaluate
+from tensorlang.ir.interpreter.lanes import Lanes
+from tensorlang.ir.interpreter.memory import Memory, locate, write
+from tensorlang.ir.interpreter.state import Machine
+from tensorlang.ir.interpreter.update import atomic, reduce
+from tensorlang.ir.nodes import (
+    Alloc,
+    AtomicUpdate,
+    Barrier,
+    Block,
+    Evaluate,
+    For,
+    If,
+    Let,
+    Reduce,
+    Seq,
+    Stmt,
+    Store,
+    While,
+)
+from tensorlang.ir.visit import blocks as blocks_below
+
+if TYPE_CHECKING:
+    from tensorlang.ir.interpreter.lanes import Array
+
+
+@singledispatch
+def execute(node: Stmt, machine: Machine, lanes: Lanes) -> None:
+    """Do what `node` says in the given lanes.
+
+    Raises:
+        InterpreterError: a fault in an active lane.
+    """
+    del machine, lanes
+    raise InterpreterError(f"{type(node).__name__} is not a statement")
+
+
+@execute.register
+def _(node: Seq, machine: Machine, lanes: Lanes) -> None:
+    for stmt in node.stmts:
+        execute(stmt, machine, lanes)
+
+
+@execute.register
+def _(node: Let, machine: Machine, lanes: Lanes) -> None:
+    machine.step()
+    lanes.bind(node.var.name, evaluate(node.value, machine, lanes))
+
+
+@execute.register
+def _(node: Alloc, machine: Machine, lanes: Lanes) -> None:
+    machine.step()
+    buffer = node.buffer
+    shape = []
+    for extent in buffer.shape:
+        values = evaluate(extent, machine, lanes)
+        if (values != values[0]).any():
+            raise InterpreterError(f"{buffer.name}: lanes disagree on its shape")
+        shape.append(max(int(values[0]), 0))
+    frame, instance = lanes.frame, lanes.flat
+    if buffer.scope == "shared":  # one for all the threads of a block
+        for inner, flat in lanes.path():
+            if inner.thread.startswith("thread.") and inner.parent is not None:
+                frame, instance = inner.parent, inner.parent_flat[flat]
+    count = int(instance.max()) + 1
+    memory = Memory(buffer, tuple(shape), "temporary", frame, instances=count)
+    if count > 1:
+        memory.instance = f"@{buffer.name}"
+        lanes.bind(memory.instance, instance)
+    machine.memories[buffer.name] = memory
+
+
+@execute.register
+def _(node: If, machine: Machine, lanes: Lanes) -> None:
+    machine.step()
+    condition = evaluate(node.cond, machine, lanes)
+    chosen = lanes.where(condition)
+    if chosen is not None:
+        execute(node.then, machine, chosen)
+    others = None if node.orelse is None else lanes.where(~condition)
+    if others is not None and node.orelse is not None:
+        execute(node.orelse, machine, others)
+
+
+@execute.register
+def _(node: While, machine: Machine, lanes: Lanes) -> None:
+    names = [block.name for block in machine.derived(node, _blocks_below)]
+    going: Lanes | None = lanes
+    index = np.arange(lanes.count)
+    while going is not None:
+        machine.step()
+        condition = evaluate(node.cond, machine, going)
+        if not condition.all():
+            index = index[condition] if condition.size > 1 else index[:0]
+            going = lanes.take(index) if index.size else None
+        if going is not None:
+            restart(machine, names)
+            execute(node.body, machine, going)
+
+
+def _blocks_below(node: While) -> tuple[Block, ...]:
+    return tuple(blocks_below(node))
+
+
+@execute.register
+def _(node: For, machine: Machine, lanes: Lanes) -> None:
+    machine.step()
+    extents = evaluate(node.extent, machine, lanes)
+    if node.kind in ("parallel", "vectorized", "bound"):
+        _in_lanes(node, machine, lanes, extents)
+    else:
+        done = batch(node, machine, lanes, extents, execute)
+        _in_order(node, machine, lanes, extents, done)
+
+
+def _in_lanes(node: For, machine: Machine, lanes: Lanes, extents: Array) -> None:
+    """Run all iterations side by side."""
+    inner = lanes.fork(node, 0, extents, node.kind)
+    if inner is None:
+        return
+    machine.races.enter(inner.frame)
+    try:
+        execute(node.body, machine, inner)
+    finally:
+        machine.races.leave(inner.frame)
+
+
+def _in_order(
+    node: For, machine: Machine, lanes: Lanes, extents: Array, start: int
+) -> None:
+    """Run the iterations one after the other, each in the lanes that have it."""
+    kept = lanes.loops
+    kind = node.var.dtype.numpy
+    for iteration in range(start, int(extents.max())):
+        going = lanes.where(extents > iteration)
+        assert going is not None
+        going.loops = (*kept, node.var.name)
+        going.bind(node.var.name, np.array([iteration], kind))
+        execute(node.body, machine, going)
+    lanes.loops = kept
+
+
+@execute.register
+def _(node: Store, machine: Machine, lanes: Lanes) -> None:
+    machine.step()
+    value = evaluate(node.value, machine, lanes)
+    indices = [evaluate(index, machine, lanes) for index in node.indices]
+    mask = None if node.mask is None else evaluate(node.mask, machine, lanes)
+    memory = machine.memory(node.buffer)
+    write(machine, lanes, locate(machine, lanes, memory, indices, mask), value)
+
+
+@execute.register
+def _(node: Reduce, machine: Machine, lanes: Lanes) -> None:
+    machine.step()
+    reduce(node, machine, lanes)
+
+
+@execute.register
+def _(node: AtomicUpdate, machine: Machine, lanes: Lanes) -> None:
+    machine.step()
+    atomic(node, machine, lanes)
+
+
+@execute.register
+def _(node: Block, machine: Machine, lanes: Lanes) -> None:
+    machine.step()
+    run_block(node, machine, lanes, execute)
+
+
+@execute.register
+def _(node: Barrier, machine: Machine, lanes: Lanes) -> None:
+    machine.step()
+    synchronise(node, machine, lanes)
+
+
+@execute.register
+def _(node: Evaluate, machine: Machine, lanes: Lanes) -> None:
+    machine.step()
+    evaluate(node.expr, machine, lanes)

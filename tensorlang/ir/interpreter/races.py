@@ -1,0 +1,177 @@
+"""Races: an element written in one lane and touched by another, unordered with it.
+
+Every lane of every frame gets a number. An element remembers who wrote it, and the
+lowest and highest number among those who read it and who updated it atomically. When
+a loop ends, or its lanes meet at a barrier, its numbers *die*: they then stand for the
+lane that forked them, to which their effects are ordered. So two lanes are concurrent
+exactly if, after the dead numbers are resolved, they differ within one living frame.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from tensorlang.ir.interpreter.lanes import Array, Frame, Lanes
+    from tensorlang.ir.interpreter.undo import Undo
+
+_SLOTS: Final = ("writer", "reads_low", "reads_high", "atomics_low", "atomics_high")
+# kind of access -> the earlier accesses that it must be ordered after
+_AGAINST: Final = {
+    "read": ("writer", "atomics_low", "atomics_high"),
+    "write": _SLOTS,
+    "atomic": ("writer", "reads_low", "reads_high"),
+}
+_RANGES: Final = {
+    "read": ("reads_low", "reads_high"),
+    "atomic": ("atomics_low", "atomics_high"),
+}
+
+
+class Conflict(Exception):  # noqa: N818 - a signal, which only this package sees
+    """Two lanes of `frame` met on the element of access number `access`."""
+
+    def __init__(self, frame: Frame, access: int, other: str) -> None:
+        super().__init__()
+        self.frame = frame
+        self.access = access
+        self.other = other
+
+
+class Shadow:
+    """The numbers that a memory remembers for each of its elements (0 is nobody)."""
+
+    __slots__ = (*_SLOTS, "undo")
+
+    def __init__(self, size: int, undo: Undo) -> None:
+        self.undo = undo
+        self.writer = np.zeros(size, np.int64)
+        self.reads_low = np.zeros(size, np.int64)
+        self.reads_high = np.zeros(size, np.int64)
+        self.atomics_low = np.zeros(size, np.int64)
+        self.atomics_high = np.zeros(size, np.int64)
+
+
+class Races:
+    """Numbers of lanes, which of them are dead, and whom they then stand for."""
+
+    __slots__ = ("_alive", "_bases", "_elder", "_epochs", "_floor", "_next")
+
+    def __init__(self) -> None:
+        self._next = 1
+        self._floor = 1  # numbers below belong to loops that ended at the root
+        self._bases = np.zeros(64, np.int64)  # first number of each epoch
+        self._alive = np.zeros(64, np.bool_)
+        self._alive[0] = True
+        self._epochs = 1
+        self._elder = np.zeros(1024, np.int64)  # number of the forking lane
+
+    def enter(self, frame: Frame) -> None:
+        """Number the lanes of a frame; again after a barrier."""
+        assert frame.parent is not None
+        if self._epochs == self._bases.size:
+            self._bases = np.concatenate([self._bases, self._bases])
+            self._alive = np.concatenate([self._alive, np.zeros_like(self._alive)])
+        end = self._next - self._floor + frame.count
+        while end > self._elder.size:
+            self._elder = np.concatenate([self._elder, np.zeros_like(self._elder)])
+        frame.base = self._next
+        self._elder[end - frame.count : end] = frame.parent.base + frame.parent_flat
+        self._bases[self._epochs] = frame.base
+        self._alive[self._epochs] = True
+        self._epochs += 1
+        self._next += frame.count
+
+    def leave(self, frame: Frame, *, joins: bool = True) -> None:
+        """The numbers of `frame` die: its lanes are joined, or go on under new ones."""
+        if frame.base >= self._floor:
+            self._alive[self._epoch(frame.base)] = False
+        if joins and frame.parent is not None and frame.parent.parent is None:
+            self._floor = self._next
+            self._epochs = 1
+
+    def _epoch(self, base: int) -> int:
+        return int(self._bases[: self._epochs].searchsorted(base, side="right")) - 1
+
+    def _resolve(self, numbers: Array) -> Array:
+        """The living lane that each number stands for."""
+        numbers = np.where(numbers < self._floor, 0, numbers)
+        bases = self._bases[: self._epochs]
+        while True:
+            epoch = np.searchsorted(bases, numbers, side="right") - 1
+            dead = np.flatnonzero(~self._alive[epoch])
+            if not dead.size:
+                return numbers
+            elder = self._elder[numbers[dead] - self._floor]
+            numbers[dead] = np.where(elder < self._floor, 0, elder)
+
+    def touch(
+        self, kind: str, shadow: Shadow, at: Array, who: Array, lanes: Lanes
+    ) -> None:
+        """Check and remember accesses of the elements `at` by the lanes `who`.
+
+        Raises:
+            Conflict: an access is not ordered after an earlier one.
+        """
+        own = (lanes.frame.base + lanes.flat)[who]
+        for name in _AGAINST[kind]:
+            self._check(getattr(shadow, name)[at], own, who, lanes, name)
+        if kind == "write":
+            shadow.undo.put(shadow.writer, at, own)
+            self._check(shadow.writer[at], own, who, lanes, "writer")
+            return
+        low, high = _RANGES[kind]
+        for name in (low, high):
+            shadow.undo.save(getattr(shadow, name))
+        self._merge(getattr(shadow, low), getattr(shadow, high), at, who, lanes)
+
+    def _check(
+        self, earlier: Array, own: Array, who: Array, lanes: Lanes, slot: str
+    ) -> None:
+        suspects = np.flatnonzero((earlier >= self._floor) & (earlier != own))
+        if not suspects.size:
+            return
+        numbers = self._resolve(earlier[suspects])
+        conflict: tuple[Frame, int] | None = None
+        for frame, flat in lanes.path():  # innermost first: the outermost wins
+            if frame.parent is None:
+                continue
+            mine = frame.base + flat[who[suspects]]
+            inside = (numbers >= frame.base) & (numbers < frame.base + frame.count)
+            differs = np.flatnonzero(inside & (numbers != mine))
+            if differs.size:
+                conflict = frame, int(suspects[differs[0]])
+            elders = frame.parent_flat[numbers[inside] - frame.base]
+            numbers[inside] = frame.parent.base + elders
+        if conflict is not None:
+            raise Conflict(*conflict, slot.split("_", maxsplit=1)[0])
+
+    def _merge(
+        self, low: Array, high: Array, at: Array, who: Array, lanes: Lanes
+    ) -> None:
+        """Widen the range of those who touched each element by `who`.
+
+        A range of two lanes of an outer frame stays in that frame: both are then
+        concurrent with whoever writes. Else the innermost numbers are kept.
+        """
+        first, last = self._resolve(low[at]), self._resolve(high[at])
+        for frame, flat in reversed(lanes.path()):
+            if frame.parent is None:
+                continue
+            inner = frame is lanes.frame
+            mine = frame.base + flat[who]
+            inside = (first >= frame.base) & (first < frame.base + frame.count)
+            wider = inside & ((first != mine) | (last != mine))
+            if not (inner or wider.any()):
+                continue
+            low[at[inside]], high[at[inside]] = first[inside], last[inside]
+            if inner:
+                low[at[~inside]] = high[at[~inside]] = mine[~inside]
+                wider |= ~inside
+            np.minimum.at(low, at[wider], mine[wider])
+            np.maximum.at(high, at[wider], mine[wider])
+            if not inner:
+                rest = ~np.isin(at, at[wider])
+                at, who, first, last = at[rest], who[rest], first[rest], last[rest]

@@ -1,0 +1,126 @@
+"""What a run carries from statement to statement: checks, fuel, memories, report."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from tensorlang.errors import InterpreterError
+from tensorlang.ir.interpreter.races import Races
+from tensorlang.ir.interpreter.undo import Undo
+
+if TYPE_CHECKING:
+    from tensorlang.ir.interpreter.lanes import Array, Lanes
+    from tensorlang.ir.interpreter.memory import Memory
+    from tensorlang.ir.nodes import Block, Buffer, Node
+
+N = TypeVar("N", bound="Node")
+T = TypeVar("T")
+
+# check -> the fault that it finds
+CHECKS: Final[Mapping[str, str]] = {
+    "bounds": "an index or axis value outside its extent",
+    "unwritten": "a read of memory that nothing wrote",
+    "race": "an element written by one lane and touched by another",
+    "barrier": "a barrier that only some lanes of its scope reach",
+    "disjoint": "two iterations of a disjoint axis on one element",
+    "order": "an ordered axis that does not run upwards",
+    "bank": "counts (and does not raise) bank conflicts of shared memory",
+    "in_param": "a write to an `in` parameter",
+    "inout": "a read of an `inout` element after it was written",
+}
+ALL_CHECKS: Final = frozenset(CHECKS)
+FUEL: Final = 5_000_000
+
+
+@dataclass(slots=True)
+class RunReport:
+    """What a run did.
+
+    Attributes:
+        steps: Statements executed; one statement over many lanes is one step.
+        barriers: Barriers passed.
+        bank_conflicts: For each `shared` buffer, how many extra passes its accesses
+            take: a warp's access to d distinct words of one bank takes d passes.
+        batched: Serial loops whose iterations were executed side by side.
+    """
+
+    steps: int = 0
+    barriers: int = 0
+    bank_conflicts: Counter[str] = field(default_factory=Counter)
+    batched: int = 0
+
+
+@dataclass(slots=True)
+class BlockRun:
+    """The block being executed, as its statements need to know it.
+
+    Attributes:
+        implicit: Whether a `Reduce` starts from the identity at `first` instances.
+        started: For reductions under loops of the body: elements begun by memory.
+        owned: Buffers whose elements belong to one iteration (`disjoint` axes).
+    """
+
+    block: Block
+    implicit: bool = False
+    started: dict[int, Array] | None = None
+    owned: frozenset[str] = frozenset()
+    span: int = 1
+
+
+@dataclass(slots=True)
+class Machine:
+    """The mutable state of one run."""
+
+    checks: frozenset[str]
+    fuel: int
+    mutable: frozenset[str]  # buffers that some statement writes
+    memories: dict[str, Memory] = field(default_factory=dict)
+    report: RunReport = field(default_factory=RunReport)
+    races: Races = field(default_factory=Races)
+    undo: Undo = field(default_factory=Undo)
+    run: BlockRun | None = None
+    last: dict[str, Array] = field(default_factory=dict)  # by block: `order`
+    instances: int = 0
+    serial_only: set[int] = field(default_factory=set)  # loops known not to batch
+    _derived: dict[int, tuple[Node, Any]] = field(default_factory=dict)
+
+    def memory(self, buffer: Buffer) -> Memory:
+        """The memory of a buffer in force.
+
+        Raises:
+            InterpreterError: nothing allocates it.
+        """
+        found = self.memories.get(buffer.name)
+        if found is None:
+            raise InterpreterError(f"buffer {buffer.name} is not allocated here")
+        return found
+
+    def derived(self, node: N, make: Callable[[N], T]) -> T:
+        """`make(node)`, worked out once for this node of the tree."""
+        found = self._derived.get(id(node))
+        if found is None:  # the node is held, so that its id stays its own
+            found = self._derived[id(node)] = node, make(node)
+        result: T = found[1]
+        return result
+
+    def step(self) -> None:
+        """Account for one statement.
+
+        Raises:
+            InterpreterError: the fuel is used up.
+        """
+        self.report.steps += 1
+        if self.report.steps > self.fuel:
+            raise InterpreterError(
+                f"the run took more than {self.fuel} steps; it may not end. "
+                "Give more with fuel=..."
+            )
+
+
+def fault(lanes: Lanes, lane: int, message: str) -> InterpreterError:
+    """The error for a fault in one lane: what happened and at which loop values."""
+    where = lanes.describe(lane)
+    return InterpreterError(f"{message} (at {where})" if where else message)
