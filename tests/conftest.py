@@ -36,8 +36,8 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str], None]:
 
 @pytest.fixture(scope="session")
 def programs() -> ModuleType:
-    """The strategies of `tests/programs.py`: random expressions and functions."""
-    path = Path(__file__).with_name("programs.py")
+    """The strategies of `tests/programs`: random expressions and functions."""
+    path = Path(__file__).parent / "programs" / "__init__.py"
     spec = importlib.util.spec_from_file_location("tensorlang_test_programs", path)
     assert spec is not None
     assert spec.loader is not None

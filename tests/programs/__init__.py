@@ -1,0 +1,34 @@
+"""Random well-formed IR for property tests: expressions of a type, whole functions.
+
+Tests reach this module through the `programs` fixture and draw inside the test:
+
+    @given(data=st.data())
+    def test_it(programs, data):
+        func = data.draw(programs.functions())
+
+Indices are wrapped into their dimension, divisors are literals other than 0 and shifts
+stay below the width, so nothing here faults by itself. `functions(runnable=True)` also
+leaves out what needs a schedule to be right: concurrent loops, `while`, barriers.
+"""
+
+from tensorlang_test_programs.expressions import (
+    FLOATS,
+    INTEGERS,
+    SCALARS,
+    Scope,
+    constants,
+    expressions,
+    places,
+)
+from tensorlang_test_programs.functions import functions
+
+__all__ = [
+    "FLOATS",
+    "INTEGERS",
+    "SCALARS",
+    "Scope",
+    "constants",
+    "expressions",
+    "functions",
+    "places",
+]
