@@ -205,18 +205,32 @@ def _with_child(parent: Node, old: Node, new: Node) -> Node:
     return rebuild(parent, lambda child: new if child is old else child)
 
 
-def rename(node: N, taken: set[str]) -> N:
+def swap(node: N, old: Node, new: Node) -> N:
+    """`node` with one of its descendants, found by identity, replaced."""
+
+    def visit(current: Any) -> Any:
+        if current is old:
+            return new
+        changed = rebuild(current, visit)
+        return seq(*changed.stmts) if isinstance(current, Seq) else changed
+
+    return visit(node)  # type: ignore[no-any-return]
+
+
+def rename(node: N, taken: set[str], suffix: str = "") -> N:
     """A copy of `node` whose loops, axes, lets, temporaries and blocks have new names.
 
-    The names are made by `visit.fresh` and added to `taken`, so that both copies can
-    stand in one function and be scheduled apart.
+    The names get the suffix and, where they are then still in use, a number; they are
+    added to `taken`, so that both copies can stand in one function.
     """
     new: dict[Node, Node] = {}
     for current in walk(node):
         if isinstance(current, (For, Let, Axis)):
-            new[current.var] = Var(fresh(current.var.name, taken), current.var.dtype)
+            new[current.var] = Var(
+                fresh(current.var.name + suffix, taken), current.var.dtype
+            )
         elif isinstance(current, Alloc):
-            name = fresh(current.buffer.name, taken)
+            name = fresh(current.buffer.name + suffix, taken)
             new[current.buffer] = dataclasses.replace(current.buffer, name=name)
 
     def visit(current: Any) -> Any:
@@ -226,7 +240,9 @@ def rename(node: N, taken: set[str]) -> N:
             return new.get(current, current)
         changed = rebuild(new.get(current, current), visit)
         if isinstance(changed, Block):
-            return dataclasses.replace(changed, name=fresh(changed.name, taken))
+            return dataclasses.replace(
+                changed, name=fresh(changed.name + suffix, taken)
+            )
         return changed
 
     return visit(node)  # type: ignore[no-any-return]

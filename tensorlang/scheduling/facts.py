@@ -1,0 +1,106 @@
+"""Small arithmetic on extents, and what is known about them at a place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+
+from tensorlang.ir.nodes import (
+    Binary,
+    Const,
+    Expr,
+    Function,
+    If,
+    Var,
+    as_expr,
+)
+from tensorlang.scheduling.linear import linear
+from tensorlang.scheduling.tree import Path, constant
+
+
+def product(factors: Iterable[Expr]) -> Expr:
+    """The product, its constants folded into one at the end."""
+    result: Expr | None = None
+    number = 1
+    for factor in factors:
+        value = constant(factor)
+        if value is not None:
+            number *= value
+        else:
+            result = factor if result is None else result * factor
+    if result is None:
+        return as_expr(number)
+    return result if number == 1 else result * number
+
+
+def ceil_div(extent: Expr, size: int) -> Expr:
+    """`extent / size`, rounded up."""
+    known = constant(extent)
+    if known is not None:
+        return Const(-(-known // size), extent.dtype)
+    return extent if size == 1 else (extent + (size - 1)) // size
+
+
+def divides(size: int, extent: Expr, path: Path = ()) -> bool:
+    """Whether `size` divides `extent` at a place: always, or by an `If` around it."""
+    form = linear(extent)
+    if all(c % size == 0 for _, c in form.terms) and form.constant % size == 0:
+        return True
+    wanted = (extent % size).equal(0)
+    return any(fact == wanted for fact in facts(path))
+
+
+def facts(path: Path) -> Iterator[Expr]:
+    """The conditions that hold at a place because of the `If`s around it."""
+    for parent, child in pairwise(path):
+        if isinstance(parent, If) and child is parent.then:
+            yield from conjuncts(parent.cond)
+
+
+def conjuncts(condition: Expr) -> Iterator[Expr]:
+    """The parts of `a & b & c`."""
+    match condition:
+        case Binary(op="and", a=a, b=b) if condition.dtype.is_bool:
+            yield from conjuncts(a)
+            yield from conjuncts(b)
+        case _:
+            yield condition
+
+
+def conjunction(conditions: Iterable[Expr]) -> Expr | None:
+    """`a & b & c`; None where there is no condition left."""
+    result: Expr | None = None
+    for condition in conditions:
+        result = condition if result is None else result & condition
+    return result
+
+
+def sizes(func: Function) -> frozenset[Var]:
+    """The scalars bound from a parameter's shape, which are never negative."""
+    return frozenset(
+        extent
+        for buffer in func.buffers
+        for extent in buffer.shape
+        if isinstance(extent, Var)
+    )
+
+
+def nonnegative(extent: Expr, func: Function) -> Expr:
+    """`extent`, cut off at 0 unless it can be seen never to be below."""
+    return extent if _counts(extent, sizes(func)) else Binary("max", extent, as_expr(0))
+
+
+def _counts(expr: Expr, known: frozenset[Var]) -> bool:
+    """Whether an expression is built from sizes so that it cannot be negative."""
+    match expr:
+        case Const(value=value):
+            return value >= 0
+        case Var():
+            return expr in known
+        case Binary(op="add" | "mul" | "floordiv" | "min", a=a, b=b):
+            return _counts(a, known) and _counts(b, known)
+        case Binary(op="max", a=a, b=b):
+            return _counts(a, known) or _counts(b, known)
+        case Binary(op="floormod", b=b):
+            return _counts(b, known)
+    return False

@@ -1,0 +1,185 @@
+"""Knobs: the choices of a schedule, asked for while it runs.
+
+    rows = knobs.choice("rows", [4, 6, 8, 12], default=6)
+
+With a trial behind them (an Optuna trial, or anything with its `suggest_*` methods)
+the knobs suggest; with recorded values they replay, each checked against the domain
+that the schedule declares; with neither they give the defaults. What was asked is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from tensorlang.errors import ArgumentError
+
+Value: TypeAlias = bool | int | float | str | None
+V = TypeVar("V", bound=Value)
+
+
+class Trial(Protocol):
+    """What knobs ask of a trial: the part of `optuna.Trial` that they use."""
+
+    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
+        """One of the choices."""
+
+    def suggest_int(
+        self, name: str, low: int, high: int, *, step: int, log: bool
+    ) -> int:
+        """An integer from `low` to `high`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of a list of values."""
+
+    options: tuple[Value, ...]
+
+    def __contains__(self, value: object) -> bool:
+        return any(type(value) is type(o) and value == o for o in self.options)
+
+    def __str__(self) -> str:
+        return f"one of {', '.join(map(repr, self.options))}"
+
+    def suggest(self, trial: Trial, name: str) -> Any:
+        """Ask a trial."""
+        return trial.suggest_categorical(name, self.options)
+
+
+@dataclass(frozen=True, slots=True)
+class Integer:
+    """The integers `low, low + step, ...` up to `high`; searched on a log scale."""
+
+    low: int
+    high: int
+    step: int = 1
+    log: bool = False
+
+    def __contains__(self, value: object) -> bool:
+        if not isinstance(value, int) or isinstance(value, bool):
+            return False
+        return self.low <= value <= self.high and (value - self.low) % self.step == 0
+
+    def __str__(self) -> str:
+        steps = "" if self.step == 1 else f" in steps of {self.step}"
+        return f"an integer from {self.low} to {self.high}{steps}"
+
+    def suggest(self, trial: Trial, name: str) -> Any:
+        """Ask a trial."""
+        return trial.suggest_int(
+            name, self.low, self.high, step=self.step, log=self.log
+        )
+
+
+Domain: TypeAlias = Choice | Integer
+
+
+class Knobs:
+    """The knobs of one run of a schedule: `Knobs()` gives every default.
+
+    Attributes:
+        domains: The domain of each knob asked for so far, by name.
+        values: The value of each knob asked for so far, by name; JSON-able.
+    """
+
+    def __init__(
+        self,
+        *,
+        trial: Trial | None = None,
+        pinned: Mapping[str, Value] | None = None,
+        complete: bool = False,
+    ) -> None:
+        """Knobs from a trial, from pinned values, or from defaults.
+
+        Args:
+            trial: Suggests what is not pinned.
+            pinned: Values by name, checked as they are asked for.
+            complete: Refuse a knob that `pinned` does not have.
+        """
+        self._trial = trial
+        self._pinned = dict(pinned or {})
+        self._complete = complete
+        self.domains: dict[str, Domain] = {}
+        self.values: dict[str, Value] = {}
+
+    @classmethod
+    def replay(cls, values: Mapping[str, Value]) -> Knobs:
+        """The knobs of a record: each must be there, and in its domain."""
+        return cls(pinned=values, complete=True)
+
+    def choice(self, name: str, options: Sequence[V], default: V | None = None) -> V:
+        """One of `options`; the first of them by default.
+
+        Raises:
+            ArgumentError: no options, a default or replayed value that is none of
+                them, or a knob asked for twice with different domains.
+        """
+        if not options:
+            raise ArgumentError(f"knob {name!r} has no options")
+        chosen: V = self._ask(
+            name, Choice(tuple(options)), options[0] if default is None else default
+        )
+        return chosen
+
+    def integer(
+        self,
+        name: str,
+        low: int,
+        high: int,
+        *,
+        step: int = 1,
+        log: bool = False,
+        default: int | None = None,
+    ) -> int:
+        """An integer from `low` to `high`, both included; `low` by default.
+
+        Raises:
+            ArgumentError: an empty range, a step with `log`, a default or replayed
+                value outside, or a knob asked for twice with different domains.
+        """
+        if low > high or step < 1 or (log and (step != 1 or low < 1)):
+            raise ArgumentError(
+                f"knob {name!r}: {low}..{high} in steps of {step} is no range"
+                + (" for a log scale" if log else "")
+            )
+        number: int = self._ask(
+            name, Integer(low, high, step, log), low if default is None else default
+        )
+        return number
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        """True or False."""
+        chosen: bool = self._ask(name, Choice((False, True)), default)
+        return chosen
+
+    def unasked(self) -> tuple[str, ...]:
+        """The pinned names that no knob has asked for: a stale record has some."""
+        return tuple(sorted(self._pinned.keys() - self.values.keys()))
+
+    def _ask(self, name: str, domain: Domain, default: Value) -> Any:
+        if name in self.domains:
+            if self.domains[name] != domain:
+                raise ArgumentError(
+                    f"knob {name!r} is asked for as {domain}, and was before as "
+                    f"{self.domains[name]}; give the second another name"
+                )
+            return self.values[name]
+        if default not in domain:
+            raise ArgumentError(f"knob {name!r}: default {default!r} is not {domain}")
+        value = self._value(name, domain, default)
+        if value not in domain:
+            raise ArgumentError(f"knob {name!r} is {domain}, not {value!r}")
+        self.domains[name], self.values[name] = domain, value
+        return value
+
+    def _value(self, name: str, domain: Domain, default: Value) -> Any:
+        if name in self._pinned:
+            return self._pinned[name]
+        if self._complete:
+            known = ", ".join(sorted(self._pinned)) or "none"
+            raise ArgumentError(
+                f"knob {name!r} ({domain}) has no value; the recorded knobs: {known}"
+            )
+        return default if self._trial is None else domain.suggest(self._trial, name)

@@ -1,0 +1,164 @@
+"""`partition` and `specialize`: one nest becomes two, each for its own case."""
+
+from __future__ import annotations
+
+from dataclasses import replace as with_fields
+from typing import Any
+
+from tensorlang.errors import ScheduleError
+from tensorlang.ir.nodes import (
+    Binary,
+    Buffer,
+    Compare,
+    Const,
+    Expr,
+    For,
+    Function,
+    If,
+    Stmt,
+    Var,
+    as_expr,
+    seq,
+)
+from tensorlang.ir.visit import names, rebuild, substitute
+from tensorlang.scheduling.facts import conjuncts, nonnegative
+from tensorlang.scheduling.primitives import primitive
+from tensorlang.scheduling.slices import Extents
+from tensorlang.scheduling.terms import Term, term
+from tensorlang.scheduling.tidy import tidy
+from tensorlang.scheduling.tree import (
+    Path,
+    constant,
+    enclosing_loops,
+    find_loop,
+    loop_of,
+    rename,
+    replace,
+)
+
+
+@primitive
+def partition(func: Function, loop: str, at: Term) -> tuple[Function, tuple[str, str]]:
+    """Cut the range of a loop in two: a main part and a tail, scheduled apart.
+
+    Args:
+        func: The function.
+        loop: The loop's name.
+        at: How many iterations the main part has, cut off at 0 and at the extent: a
+            number, an expression, or its text such as `"n // 32"`.
+
+    Returns:
+        The function, and the names of the main loop (unchanged) and the tail's loop.
+
+    Raises:
+        ScheduleError: a part would be empty, or `at` uses what is not in scope.
+
+    Guards that always hold in a part are dropped there, and a guard that bounds one
+    loop of constant extent makes that loop smaller. All names in the tail get the
+    suffix `_tail`. `partition("i_0", 3)` after a split of 14 by 4:
+
+        for i_0 in range(4):
+            for i_1 in range(4):
+                with block("y", vi=spatial(14, i_0*4 + i_1), where=i_0*4 + i_1 < 14):
+
+        for i_0 in range(3):
+            for i_1 in range(4):
+                with block("y", vi=spatial(14, i_0 * 4 + i_1)):
+        for i_0_tail in range(1):
+            for i_1_tail in range(2):
+                with block("y_tail", vi_tail=spatial(14, (3 + i_0_tail)*4 + i_1_tail)):
+    """
+    path = find_loop(func, loop)
+    old = loop_of(path)
+    cut = _cut(old, term(at, path, "partition"), func)
+    around = _around(path)
+    main = with_fields(old, extent=cut)
+    shifted = substitute(old.body, {old.var: cut + old.var})
+    rest = with_fields(old, extent=_difference(old.extent, cut), body=shifted)
+    tail = rename(rest, names(func), suffix="_tail")
+    parts = [tidy(main, around), tidy(tail, around)]
+    return replace(path, seq(*parts)), (old.var.name, tail.var.name)
+
+
+def _around(path: Path) -> Extents:
+    return {loop.var: constant(loop.extent) for loop in enclosing_loops(path)}
+
+
+def _cut(loop: For, at: Expr, func: Function) -> Expr:
+    """`at`, cut off at 0 and at the loop's extent."""
+    have, wanted = constant(loop.extent), constant(at)
+    if wanted is not None and (wanted <= 0 or (have is not None and wanted >= have)):
+        part = "main part" if wanted <= 0 else "tail"
+        raise ScheduleError(
+            f"partition: loop {loop.var.name!r} has {loop.extent!r} iterations, so "
+            f"cutting at {wanted} leaves an empty {part}; leave the partition out"
+        )
+    if at.dtype != loop.var.dtype:
+        raise ScheduleError(
+            f"partition: loop {loop.var.name!r} counts in {loop.var.dtype}, the cut "
+            f"is {at!r} of {at.dtype}"
+        )
+    if have is not None and wanted is not None:
+        return at
+    return nonnegative(Binary("min", at, loop.extent), func)
+
+
+def _difference(a: Expr, b: Expr) -> Expr:
+    known = constant(a), constant(b)
+    if known[0] is not None and known[1] is not None:
+        return as_expr(known[0] - known[1], a.dtype)
+    return a - b
+
+
+@primitive
+def specialize(func: Function, loop: str, condition: Term) -> tuple[Function, str]:
+    """Two copies of a nest behind a condition, so that one can assume that it holds.
+
+    Args:
+        func: The function.
+        loop: The name of the nest's outermost loop.
+        condition: A bool over sizes and outer loops, or its text such as
+            `"n % 32 == 0"`. Where it is an equation of a size and a constant, the size
+            is that constant in the first copy.
+
+    Returns:
+        The function, and the name of the second copy's loop; the first keeps its
+        names. All names in the second copy get the suffix `_else`.
+
+    Raises:
+        ScheduleError: the condition is no bool, reads memory, or is not in scope.
+
+    `specialize("i", "n == 64")`:
+
+                                        if n == 64:
+        for i in range(n):                  for i in range(64):
+            ...                 ->              ...
+                                        else:
+                                            for i_else in range(n):
+                                                ...
+    """
+    path = find_loop(func, loop)
+    old = loop_of(path)
+    cond = term(condition, path, "specialize")
+    if not cond.dtype.is_bool:
+        raise ScheduleError(f"specialize: {cond!r} is {cond.dtype}, not a condition")
+    other = rename(old, names(func), suffix="_else")
+    choice = If(cond, _assuming(old, cond, _around(path)), other)
+    return replace(path, choice), other.var.name
+
+
+def _assuming(loop: For, condition: Expr, around: Extents) -> Stmt:
+    """The loop where a condition holds: a size that equals a constant is put in."""
+    values = {
+        part.a: part.b
+        for part in conjuncts(condition)
+        if isinstance(part, Compare) and part.op == "eq"
+        if isinstance(part.a, Var) and isinstance(part.b, Const)
+    }
+
+    def visit(current: Any) -> Any:
+        if isinstance(current, Buffer):
+            return current
+        return values.get(current) or rebuild(current, visit)
+
+    return tidy(visit(loop), around)

@@ -1,0 +1,96 @@
+"""`Schedule`: a function on its way through primitives, with the trace of its steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tensorlang.ir.nodes import Function
+from tensorlang.scheduling.loops import Factors
+from tensorlang.scheduling.terms import Term
+from tensorlang.scheduling.trace import Step, Trace, portable
+from tensorlang.targets import Target
+
+
+class Schedule:
+    """A function being scheduled: each method applies the primitive of its name.
+
+    A step that is not legal raises `ScheduleError` and changes nothing. Methods return
+    the names that their primitive made, to go on with; what they mean, with the loops
+    before and after, is told by the primitive: `PRIMITIVES["split"].__doc__`.
+
+    Attributes:
+        function: The function as it is now.
+        target: What it is scheduled for, if that is known.
+        trace: The steps so far.
+    """
+
+    def __init__(self, func: Function, target: Target | None = None) -> None:
+        """A schedule without steps."""
+        self.function = func
+        self.target = target
+        self.trace = Trace()
+
+    def apply(self, name: str, *args: Any, **options: Any) -> Any:
+        """Apply a primitive by its name; returns the names that it made.
+
+        Raises:
+            ScheduleError: the step is not legal, or there is no such primitive.
+        """
+        kept = {option: portable(value) for option, value in options.items()}
+        step = Step(name, tuple(portable(arg) for arg in args), kept)
+        self.function, made = step.apply(self.function)
+        self.trace = self.trace.then(step)
+        return made
+
+    def replay(self, trace: Trace) -> None:
+        """Apply all steps of a trace, which may come from another function."""
+        for step in trace.steps:
+            self.apply(step.name, *step.args, **step.options)
+
+    # loops
+
+    def split(self, loop: str, factors: Factors) -> tuple[str, ...]:
+        """Cut a loop into nested loops; one factor may be None."""
+        return self.apply("split", loop, factors)  # type: ignore[no-any-return]
+
+    def fuse(self, outer: str, inner: str) -> str:
+        """Join two perfectly nested loops."""
+        return self.apply("fuse", outer, inner)  # type: ignore[no-any-return]
+
+    def reorder(self, *loops: str) -> None:
+        """Put perfectly nested loops into this order."""
+        self.apply("reorder", *loops)
+
+    def partition(self, loop: str, at: Term) -> tuple[str, str]:
+        """Cut a loop's range into a main part and a tail."""
+        return self.apply("partition", loop, at)  # type: ignore[no-any-return]
+
+    def specialize(self, loop: str, condition: Term) -> str:
+        """Two copies of a nest behind a condition."""
+        return self.apply("specialize", loop, condition)  # type: ignore[no-any-return]
+
+    # annotations
+
+    def parallel(self, loop: str) -> None:
+        """Share a loop's iterations out among threads."""
+        self.apply("parallel", loop)
+
+    def bind(self, loop: str, thread: str) -> None:
+        """Let a loop be an index of an execution scope."""
+        self.apply("bind", loop, thread)
+
+    def vectorize(self, loop: str) -> None:
+        """Run a loop's iterations as lanes."""
+        self.apply("vectorize", loop)
+
+    def unroll(self, loop: str) -> None:
+        """Write a loop's iterations out."""
+        self.apply("unroll", loop)
+
+    def set_scope(self, buffer: str, scope: str) -> None:
+        """Let a temporary live in another memory."""
+        self.apply("set_scope", buffer, scope)
+
+    def hint(self, block: str, buffer: str, *hints: str) -> None:
+        """Add hints to a block's accesses of a buffer."""
+        self.apply("hint", block, buffer, *hints)

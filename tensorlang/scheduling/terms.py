@@ -1,0 +1,71 @@
+"""Expressions given to primitives: as trees, as numbers, or as text in the IR's syntax.
+
+A trace holds text, so that it stays JSON; the text is read by the IR's parser, which
+knows the variables in scope at the place and nothing else.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TypeAlias
+
+from tensorlang.errors import ParseError, ScheduleError
+from tensorlang.ir.nodes import Evaluate, Expr, For, Let, Load, Seq, Var, as_expr
+from tensorlang.ir.parser import parse
+from tensorlang.ir.visit import free_vars, walk
+from tensorlang.scheduling.tree import Path, function_of
+
+Term: TypeAlias = Expr | int | str
+
+
+def scope(path: Path) -> dict[str, Var]:
+    """The variables in force at a place: scalars, loops around it, earlier lets."""
+    found = {var.name: var for var in function_of(path).scalars}
+    for parent, child in pairwise(path):
+        if isinstance(parent, For):
+            found[parent.var.name] = parent.var
+        if isinstance(parent, Seq):
+            for stmt in parent.stmts:
+                if stmt is child:
+                    break
+                if isinstance(stmt, Let):
+                    found[stmt.var.name] = stmt.var
+    return found
+
+
+def term(given: Term, path: Path, asked_by: str) -> Expr:
+    """The expression that is meant at a place.
+
+    Args:
+        given: A tree, a number, or text such as `"n // 32"`.
+        path: The place where it will be evaluated.
+        asked_by: The primitive's name, for messages.
+
+    Raises:
+        ScheduleError: it does not parse, uses a variable that is not in scope, or reads
+            memory (a schedule depends on sizes and loops only).
+    """
+    known = scope(path)
+    expr = _parsed(given, known, asked_by) if isinstance(given, str) else as_expr(given)
+    strange = sorted(var.name for var in free_vars(expr) - set(known.values()))
+    if strange:
+        names = ", ".join(known) or "none"
+        raise ScheduleError(
+            f"{asked_by}: {expr!r} uses {', '.join(strange)}, not in scope here; "
+            f"what is: {names}"
+        )
+    if any(isinstance(node, Load) for node in walk(expr)):
+        raise ScheduleError(f"{asked_by}: {expr!r} reads memory; use sizes and loops")
+    return expr
+
+
+def _parsed(text: str, known: dict[str, Var], asked_by: str) -> Expr:
+    scalars = ", ".join(f"{name}: {var.dtype}" for name, var in known.items())
+    header = f"*, {scalars}" if scalars else ""
+    try:
+        body = parse(f"def term({header}):\n    evaluate({text})\n").body
+    except ParseError as error:
+        raise ScheduleError(f"{asked_by}: {text!r} is no expression: {error}") from None
+    if not isinstance(body, Evaluate):
+        raise ScheduleError(f"{asked_by}: {text!r} is more than one expression")
+    return body.expr

@@ -1,0 +1,148 @@
+"""The steps of a schedule: printed as Python calls, kept as JSON, replayed.
+
+    s.split("i", [None, 32])
+    s.reorder("i_0", "j", "i_1")
+
+A step is the name of a primitive and its arguments: numbers, strings, lists of them.
+Expressions are kept as text. Names that steps return follow from what they did, so they
+need not be kept.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import singledispatch
+from inspect import signature
+from typing import Any
+
+from tensorlang.errors import ScheduleError
+from tensorlang.ir.nodes import Expr, Function, IndexMap
+from tensorlang.ir.printer import show
+from tensorlang.scheduling.primitives import PRIMITIVES
+
+
+@singledispatch
+def portable(value: object) -> Any:
+    """An argument as a trace keeps it: numbers, strings, lists; trees as text.
+
+    Raises:
+        ScheduleError: the value has no such form.
+    """
+    raise ScheduleError(
+        f"{value!r} cannot be kept in a trace; give numbers, strings, lists of them, "
+        "or an expression"
+    )
+
+
+@portable.register(type(None))
+@portable.register(bool)
+@portable.register(int)
+@portable.register(float)
+@portable.register(str)
+def _(value: object) -> Any:
+    return value
+
+
+@portable.register(list)
+@portable.register(tuple)
+def _(value: Sequence[object]) -> Any:
+    return [portable(item) for item in value]
+
+
+@portable.register(Expr)
+@portable.register(IndexMap)
+def _(value: Expr | IndexMap) -> Any:
+    return show(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One call of a primitive."""
+
+    name: str
+    args: tuple[Any, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        given = [_spelled(arg) for arg in self.args]
+        given += [f"{name}={_spelled(arg)}" for name, arg in self.options.items()]
+        return f"s.{self.name}({', '.join(given)})"
+
+    def apply(self, func: Function) -> tuple[Function, Any]:
+        """The function after this step, and the names that the step returns.
+
+        Raises:
+            ScheduleError: the step is not legal there, or its arguments do not fit.
+        """
+        primitive = PRIMITIVES.get(self.name)
+        if primitive is None:
+            known = ", ".join(sorted(PRIMITIVES))
+            raise ScheduleError(f"{self}: there is no such primitive; these: {known}")
+        try:
+            signature(primitive).bind(func, *self.args, **self.options)
+        except TypeError as error:
+            raise ScheduleError(f"{self}: {error}") from None
+        result = primitive(func, *self.args, **self.options)
+        return (result, None) if isinstance(result, Function) else result
+
+
+def _spelled(value: Any) -> str:
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_spelled, value))}]"
+    return repr(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """The steps of a schedule, in order; prints as the calls that repeat it."""
+
+    steps: tuple[Step, ...] = ()
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.steps))
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def then(self, step: Step) -> Trace:
+        """This trace with one more step."""
+        return Trace((*self.steps, step))
+
+    def replay(self, func: Function) -> Function:
+        """The function after all steps.
+
+        Raises:
+            ScheduleError: a step is not legal for this function.
+        """
+        for step in self.steps:
+            func, _ = step.apply(func)
+        return func
+
+    def to_json(self) -> list[list[Any]]:
+        """The steps as JSON: `[["split", ["i", [null, 32]], {}], ...]`."""
+        return [[s.name, list(s.args), dict(s.options)] for s in self.steps]
+
+    @classmethod
+    def from_json(cls, steps: Iterable[Any]) -> Trace:
+        """The trace that `to_json` gave; nothing in it is evaluated.
+
+        Raises:
+            ScheduleError: a step is no `[primitive, arguments, options]`.
+        """
+        return cls(tuple(_step(item) for item in steps))
+
+
+def _step(item: Any) -> Step:
+    match item:
+        case [str() as name, [*args], {**options}] if name in PRIMITIVES:
+            named = {str(key): portable(value) for key, value in options.items()}
+            return Step(name, tuple(portable(arg) for arg in args), named)
+        case [str() as name, *_] if name not in PRIMITIVES:
+            raise ScheduleError(f"a step of the trace names no primitive: {name!r}")
+    raise ScheduleError(
+        f"a step of the trace is [primitive, [arguments], {{options}}], not {item!r}"
+    )
