@@ -3,27 +3,28 @@
 A kernel is identified by the digest of its IR, its target, and the versions of all
 that had a hand in it; it is built once, whoever asks, and found again in memory or on
 disk. `cached_kernel` finds it by a name that is cheaper than the IR, so that a warm
-process makes no IR either.
+process makes no IR either, and loads nothing that would.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
 
 from tensorlang import targets
 from tensorlang.errors import CodegenError, TargetError
-from tensorlang.ir.digest import digest
-from tensorlang.ir.nodes import Function
-from tensorlang.ir.printer import show
 from tensorlang.runtime import cache, llvm, wrapper
-from tensorlang.runtime.aliasing import safe_aliases
 from tensorlang.runtime.kernel import Artifact, Kernel
-from tensorlang.runtime.signature import Signature, signature_of, with_aliases
+from tensorlang.runtime.signature import Signature
 from tensorlang.targets import Target
 
+if TYPE_CHECKING:
+    from tensorlang.ir.nodes import Function
+
+_TEXTS: Final = ("ir", "lowered", "source", "trace")
 _KERNELS: Final[dict[str, Kernel]] = {}
 _NAMED: Final[dict[tuple[str, Target], Kernel]] = {}
 _LOCKS: Final[dict[str, threading.Lock]] = {}
@@ -33,11 +34,21 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_LOCKS.clear)
 
 
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What to build, and how it came to be, for people to read."""
+
+    function: Function
+    trace: str = ""
+    knobs: Mapping[str, Any] = field(default_factory=dict)
+
+
 def build(
     func: Function | Any,
     target: str | Target | None = None,
     *,
     trace: Any = None,
+    knobs: Mapping[str, Any] | None = None,
     store: bool = True,
 ) -> Kernel:
     """The kernel of a function, or of a `Schedule` with its function and trace.
@@ -46,6 +57,7 @@ def build(
         func: what to build; it must be verified IR.
         target: for which device, by default this machine's CPU.
         trace: the schedule's steps, kept with the kernel for people to read.
+        knobs: the values that the schedule used, named in the head of the source.
         store: whether to remember the kernel, in memory and on disk.
 
     Raises:
@@ -53,19 +65,19 @@ def build(
         TargetError: the target is unknown or not present.
         CodegenError: the target cannot express the function.
     """
-    chosen = targets.get(target)
-    function = _function(func)
-    steps = _trace(func if trace is None else trace)
-    key = cache.key_of("kernel", digest(function), repr(chosen), llvm.versions())
+    chosen = _usable(target)
+    recipe = _recipe(func, trace, knobs)
     if not store:
-        return Kernel(make_artifact(function, chosen, steps), chosen)
-    return _once(key, chosen, lambda: (function, steps))
+        return Kernel(make_artifact(recipe, chosen), chosen)
+    return _once(_key(recipe, chosen), chosen, lambda: recipe)
 
 
 def cached_kernel(
     key: str,
     make: Callable[[], Function | Any],
     target: str | Target | None = None,
+    *,
+    knobs: Mapping[str, Any] | None = None,
 ) -> Kernel:
     """The kernel called `key`; `make` gives its function only where none is cached.
 
@@ -73,35 +85,39 @@ def cached_kernel(
     tensorlang itself, which are part of every key. `make` may return a `Function`, or
     a `Schedule`.
     """
-    chosen = targets.get(target)
+    chosen = target if isinstance(target, Target) else _usable(target)
     found = _NAMED.get((key, chosen))
     if found is not None:
         return found
     name = cache.key_of("name", key, repr(chosen), llvm.versions())
     with _lock(name):
-        found = _NAMED.get((key, chosen)) or _by_name(name, chosen, make)
-        _NAMED[key, chosen] = found
+        found = _NAMED.get((key, chosen))
+        if found is None:
+            found = _by_name(name, chosen, lambda: _recipe(make(), None, knobs))
+            _NAMED[key, chosen] = found
     return found
 
 
-def make_artifact(function: Function, target: Target, trace: str = "") -> Artifact:
+def make_artifact(recipe: Recipe, target: Target) -> Artifact:
     """Lower, print and compile a function, without looking into any cache."""
     from tensorlang.codegen.llvm.render import render  # noqa: PLC0415 - not when warm
     from tensorlang.codegen.lower import lower  # noqa: PLC0415 - not when warm
+    from tensorlang.ir.printer import show  # noqa: PLC0415 - not when warm
+    from tensorlang.runtime.describing import signature_of  # noqa: PLC0415 - the same
 
-    _need_llvm(target)
-    signature = signature_of(function)
-    lowered = lower(function, target)
-    source = render(lowered, target)
+    signature = signature_of(recipe.function)
+    lowered = lower(recipe.function, target)
+    source = render(lowered, target, recipe.knobs)
     wrapped = wrapper.wrapper_text(signature, target.threads)
     compiled = llvm.compile_modules(source, wrapped)
     return Artifact(
-        with_aliases(signature, safe_aliases(function)),
+        signature,
         compiled.object_code,
-        show(function),
-        show(lowered),
-        source,
-        trace,
+        ir=show(recipe.function),
+        lowered=show(lowered),
+        source=source,
+        trace=recipe.trace,
+        knobs=dict(recipe.knobs),
     )
 
 
@@ -111,29 +127,20 @@ def forget() -> None:
     _NAMED.clear()
 
 
-def _by_name(name: str, target: Target, make: Callable[[], Function | Any]) -> Kernel:
-    """Find the digest that the disk knows under a name, or make it and file it."""
-    alias = cache.load(name)
-    made: list[Any] = []
-
-    def source() -> tuple[Function, str]:
-        subject = made[0] if made else make()
-        return _function(subject), _trace(subject)
-
-    if alias is None:
-        made.append(make())
-        function = _function(made[0])
-        key = cache.key_of("kernel", digest(function), repr(target), llvm.versions())
-        kernel = _once(key, target, source)
-        cache.save(name, cache.Entry({"kernel": key}, {}))
-        return kernel
-    return _once(str(alias.header["kernel"]), target, source)
+def _by_name(name: str, target: Target, source: Callable[[], Recipe]) -> Kernel:
+    """Find the kernel's key that the disk knows under a name, or make and file it."""
+    known = cache.load(name)
+    if known is not None:
+        return _once(str(known.header["kernel"]), target, source)
+    recipe = source()
+    key = _key(recipe, target)
+    kernel = _once(key, target, lambda: recipe)
+    cache.save(name, cache.Entry({"kernel": key}, {}))
+    return kernel
 
 
-def _once(
-    key: str, target: Target, source: Callable[[], tuple[Function, str]]
-) -> Kernel:
-    """The kernel of this key; built, by one thread, where no cache has it."""
+def _once(key: str, target: Target, source: Callable[[], Recipe]) -> Kernel:
+    """The kernel of this key; loaded or built by one thread, while others wait."""
     found = _KERNELS.get(key)
     if found is not None:
         return found
@@ -144,14 +151,11 @@ def _once(
     return found
 
 
-def _load(
-    key: str, target: Target, source: Callable[[], tuple[Function, str]]
-) -> Kernel:
+def _load(key: str, target: Target, source: Callable[[], Recipe]) -> Kernel:
     entry = cache.load(key)
     if entry is not None:
         return Kernel(_from_entry(entry), target)
-    function, trace = source()
-    artifact = make_artifact(function, target, trace)
+    artifact = make_artifact(source(), target)
     kernel = Kernel(artifact, target)
     cache.save(key, _to_entry(artifact))
     return kernel
@@ -161,40 +165,42 @@ def _lock(key: str) -> threading.Lock:
     return _LOCKS.setdefault(key, threading.Lock())
 
 
-_TEXTS: Final = ("ir", "lowered", "source", "trace")
+def _key(recipe: Recipe, target: Target) -> str:
+    from tensorlang.ir.digest import digest  # noqa: PLC0415 - not in a warm process
+
+    function = digest(recipe.function)
+    return cache.key_of("kernel", function, repr(target), llvm.versions())
 
 
 def _to_entry(artifact: Artifact) -> cache.Entry:
     texts = {name: getattr(artifact, name).encode() for name in _TEXTS}
-    blobs = {"object": artifact.object_code, **texts}
-    return cache.Entry(artifact.signature.to_json(), blobs)
+    header = {"signature": artifact.signature.to_json(), "knobs": artifact.knobs}
+    return cache.Entry(header, {"object": artifact.object_code, **texts})
 
 
 def _from_entry(entry: cache.Entry) -> Artifact:
     return Artifact(
-        Signature.from_json(entry.header),
+        Signature.from_json(entry.header["signature"]),
         entry.blobs["object"],
         **{name: entry.blobs[name].decode() for name in _TEXTS},
+        knobs=entry.header["knobs"],
     )
 
 
-def _function(subject: Function | Any) -> Function:
-    function = subject if isinstance(subject, Function) else subject.function
+def _recipe(subject: Any, trace: Any, knobs: Mapping[str, Any] | None) -> Recipe:
+    """A function, or whatever has one in its `function`, with its trace as text."""
+    from tensorlang.ir.nodes import Function  # noqa: PLC0415 - not in a warm process
+
+    function = getattr(subject, "function", subject)
     if not isinstance(function, Function):
         raise CodegenError(f"{subject!r} is neither a function nor a schedule")
-    return function
+    steps = getattr(subject, "trace", "") if trace is None else trace
+    text = steps if isinstance(steps, str) else "\n".join(map(str, steps))
+    return Recipe(function, text, knobs or {})
 
 
-def _trace(subject: Any) -> str:
-    """The steps of a trace or schedule as text, one a line."""
-    if isinstance(subject, Function):
-        return ""
-    if isinstance(subject, str):
-        return subject
-    steps = getattr(subject, "trace", subject)
-    return "\n".join(map(str, steps))
-
-
-def _need_llvm(target: Target) -> None:
-    if target.kind != "llvm":
-        raise TargetError(f"no kernels are built for {target} yet; use target='llvm'")
+def _usable(target: str | Target | None) -> Target:
+    chosen = targets.get(target)
+    if chosen.kind != "llvm":
+        raise TargetError(f"no kernels are built for {chosen} yet; use target='llvm'")
+    return chosen

@@ -5,19 +5,22 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from operator import itemgetter
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import numpy as np
 
 from tensorlang.errors import ArgumentError, KernelError
 from tensorlang.ir.dtypes import DType
-from tensorlang.ir.nodes import Function
 from tensorlang.runtime import arrays, buffers, calling, llvm, pool, wrapper
 from tensorlang.runtime.signature import Signature, evaluate
 from tensorlang.targets import Target
+
+if TYPE_CHECKING:
+    from tensorlang.ir.cost import Cost
+    from tensorlang.ir.nodes import Function
 
 _INSTRUCTION: Final = re.compile(r"^\s+([a-z][\w.]*)", re.MULTILINE)
 
@@ -27,7 +30,8 @@ class Artifact:
     """What building made: all of it is plain data, so it can be cached on disk.
 
     `ir` is the text of the function that was built, `lowered` of what codegen made of
-    it, `source` the LLVM IR printed from that, `trace` the schedule's steps.
+    it, `source` the LLVM IR printed from that, `trace` the schedule's steps, `knobs`
+    the values that the schedule used.
     """
 
     signature: Signature
@@ -36,6 +40,7 @@ class Artifact:
     lowered: str = ""
     source: str = ""
     trace: str = ""
+    knobs: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Kernel:
@@ -155,11 +160,11 @@ class Kernel:
         }
 
     @cached_property
-    def cost(self) -> Any:
+    def cost(self) -> Cost:
         """Operations and bytes that a run needs, counted from the IR."""
-        from tensorlang.ir import cost  # noqa: PLC0415 - rarely asked for
+        from tensorlang.ir.cost import cost  # noqa: PLC0415 - rarely asked for
 
-        return cost.cost(self.ir)
+        return cost(self.ir)
 
     # ------------------------------------------------------------- the calls
 

@@ -7,17 +7,14 @@ name of a scalar, or an operation on dimensions, `("mul", "n", 2)`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property, singledispatch
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from tensorlang.errors import CodegenError
 from tensorlang.ir.dtypes import DType
-from tensorlang.ir.nodes import Binary, Const, Expr, Function, Node, Param, Var
 
 Dim: TypeAlias = "int | str | tuple[str, Dim, Dim]"
 
@@ -122,54 +119,6 @@ class Signature:
         )
 
 
-def signature_of(func: Function) -> Signature:
-    """The signature of an IR function.
-
-    Raises:
-        CodegenError: a dimension is computed in a way that no launch could.
-    """
-    buffers = tuple(_buffer_spec(param) for param in func.params)
-    bound = {dim for buffer in buffers for dim in buffer.shape if isinstance(dim, str)}
-    scalars = tuple(
-        ScalarSpec(var.name, str(var.dtype), var.name in bound) for var in func.scalars
-    )
-    return Signature(func.name, buffers, scalars)
-
-
-def with_aliases(signature: Signature, pairs: tuple[tuple[int, int], ...]) -> Signature:
-    """The signature, allowing these pairs of buffers to be the same array."""
-    return replace(signature, aliases=pairs)
-
-
-def _buffer_spec(param: Param) -> BufferSpec:
-    buffer = param.buffer
-    shape = tuple(dim_of(extent) for extent in buffer.shape)
-    return BufferSpec(buffer.name, str(buffer.dtype), param.role, shape)
-
-
-@singledispatch
-def dim_of(expr: Node) -> Dim:
-    """A dimension's expression as data."""
-    raise CodegenError(f"{expr} is no dimension: use + - * // % min max of scalars")
-
-
-@dim_of.register
-def _(expr: Const) -> Dim:
-    return int(expr.value)
-
-
-@dim_of.register
-def _(expr: Var) -> Dim:
-    return expr.name
-
-
-@dim_of.register
-def _(expr: Binary) -> Dim:
-    if expr.op not in OPERATIONS:
-        return dim_of.dispatch(Expr)(expr)
-    return (expr.op, dim_of(expr.a), dim_of(expr.b))
-
-
 def evaluate(dim: Dim, scalars: Mapping[str, int]) -> int:
     """The size that a dimension has for these scalars."""
     if isinstance(dim, int):
@@ -195,8 +144,3 @@ def _dim_from_json(data: Any) -> Dim:
         op, a, b = data
         return (op, _dim_from_json(a), _dim_from_json(b))
     return data if isinstance(data, str) else int(data)
-
-
-def elements(shape: tuple[int, ...]) -> int:
-    """How many elements an array of this shape has."""
-    return math.prod(shape)
