@@ -39,6 +39,7 @@ from tensorlang.ir.syntax import (
     UNARY_SIGNS,
 )
 
+_WHOLE: Final = 1e9  # whole numbers below read best written out
 # decimal digits that may be enough, and those that always are
 _DIGITS: Final = {"f16": (3, 5), "bf16": (2, 4), "f32": (6, 9)}
 
@@ -114,6 +115,8 @@ def _float(e: Const) -> str:
     value = float(e.value)
     if not math.isfinite(value):
         return f'"{value}"'
+    if value.is_integer() and abs(value) < _WHOLE:
+        return repr(value)
     for digits in range(*_DIGITS.get(e.dtype.name, (0, 0))):
         near = float(f"{value:.{digits}g}")
         if math.isfinite(near) and Const(near, e.dtype) == e:
