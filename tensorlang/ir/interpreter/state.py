@@ -14,7 +14,7 @@ from tensorlang.ir.interpreter.undo import Undo
 if TYPE_CHECKING:
     from tensorlang.ir.interpreter.lanes import Array, Lanes
     from tensorlang.ir.interpreter.memory import Memory
-    from tensorlang.ir.nodes import Block, Buffer, Node
+    from tensorlang.ir.nodes import Block, Buffer, IndexMap, Node
 
 N = TypeVar("N", bound="Node")
 T = TypeVar("T")
@@ -85,7 +85,7 @@ class Machine:
     last: dict[str, Array] = field(default_factory=dict)  # by block: `order`
     instances: int = 0
     serial_only: set[int] = field(default_factory=set)  # loops known not to batch
-    _derived: dict[int, tuple[Node, Any]] = field(default_factory=dict)
+    _derived: dict[tuple[int, str], tuple[Node, Any]] = field(default_factory=dict)
 
     def memory(self, buffer: Buffer) -> Memory:
         """The memory of a buffer in force.
@@ -100,9 +100,10 @@ class Machine:
 
     def derived(self, node: N, make: Callable[[N], T]) -> T:
         """`make(node)`, worked out once for this node of the tree."""
-        found = self._derived.get(id(node))
+        key = id(node), make.__qualname__
+        found = self._derived.get(key)
         if found is None:  # the node is held, so that its id stays its own
-            found = self._derived[id(node)] = node, make(node)
+            found = self._derived[key] = node, make(node)
         result: T = found[1]
         return result
 
