@@ -53,8 +53,9 @@ def combination(
 
 
 def _absorbing(node: Expr) -> Expr:
-    if isinstance(node, Binary) and node.op == "add":
-        if node.dtype.scalar.name in _REDUCED:
-            found = as_fma(replace(node, contract=True))
-            return node if found is None else found
-    return node
+    if not isinstance(node, Binary) or node.op != "add":
+        return node
+    if node.dtype.scalar.name not in _REDUCED:
+        return node
+    found = as_fma(replace(node, contract=True))
+    return node if found is None else found

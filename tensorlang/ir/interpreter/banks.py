@@ -64,13 +64,16 @@ def _physical(machine: Machine, memory: Memory) -> Array:
     layout = memory.buffer.layout
     if layout is None:
         return np.arange(max(memory.size, 1))
-    return machine.derived(layout, lambda _: _laid_out(machine, memory, layout))
+    key = layout, memory.shape
+    if key not in machine.words:
+        machine.words[key] = _laid_out(machine, layout, memory.shape)
+    return machine.words[key]
 
 
-def _laid_out(machine: Machine, memory: Memory, layout: IndexMap) -> Array:
+def _laid_out(machine: Machine, layout: IndexMap, shape: tuple[int, ...]) -> Array:
     from tensorlang.ir.interpreter.evaluate import apply_map  # noqa: PLC0415 - is above
 
-    grid = np.indices(memory.shape, np.int64).reshape(len(memory.shape), -1)
+    grid = np.indices(shape, np.int64).reshape(len(shape), -1)
     flat: Array = np.zeros(1, np.int64)
     for index in apply_map(machine, layout, list(grid)):
         flat = flat * (int(index.max(initial=0)) + 1) + index

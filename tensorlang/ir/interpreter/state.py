@@ -85,7 +85,8 @@ class Machine:
     last: dict[str, Array] = field(default_factory=dict)  # by block: `order`
     instances: int = 0
     serial_only: set[int] = field(default_factory=set)  # loops known not to batch
-    _derived: dict[tuple[int, str], tuple[Node, Any]] = field(default_factory=dict)
+    words: dict[tuple[IndexMap, tuple[int, ...]], Array] = field(default_factory=dict)
+    _derived: dict[tuple[int, object], tuple[Node, Any]] = field(default_factory=dict)
 
     def memory(self, buffer: Buffer) -> Memory:
         """The memory of a buffer in force.
@@ -100,7 +101,7 @@ class Machine:
 
     def derived(self, node: N, make: Callable[[N], T]) -> T:
         """`make(node)`, worked out once for this node of the tree."""
-        key = id(node), make.__qualname__
+        key = id(node), make
         found = self._derived.get(key)
         if found is None:  # the node is held, so that its id stays its own
             found = self._derived[key] = node, make(node)

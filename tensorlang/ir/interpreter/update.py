@@ -8,7 +8,6 @@ import numpy as np
 
 from tensorlang.ir import semantics
 from tensorlang.ir.contraction import combination
-
 from tensorlang.ir.interpreter.evaluate import evaluate
 from tensorlang.ir.interpreter.memory import Place, locate, mark, read, write
 from tensorlang.ir.interpreter.state import fault
