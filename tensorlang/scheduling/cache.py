@@ -7,6 +7,12 @@ from collections.abc import Mapping
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.nodes import Alloc, Block, Buffer, Function, Load, Store
 from tensorlang.ir.visit import fresh, names, reads, writes
+from tensorlang.scheduling.guarding import (
+    carried_guards,
+    carries_all,
+    read_indices,
+    wholly_written,
+)
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.places import Site, site
 from tensorlang.scheduling.primitives import primitive
@@ -42,6 +48,18 @@ def constant_tile(buffer: Buffer, part: Region, scope: str) -> str | None:
     return (
         f"a copy of {buffer.name!r} in {scope!r} needs a constant size, and this one "
         f"is [{shape}]; split the loops by constants and cache further in"
+    )
+
+
+@legality("only written elements are copied")
+def written_only(place: Site, buffer: Buffer) -> str | None:
+    """All of a temporary is written, or the reader says what is read of it."""
+    if wholly_written(place, buffer) or carries_all(place, buffer):
+        return None
+    return (
+        f"not all of {buffer.name!r} is known to be written, and block "
+        f"{place.block.name!r} reads it by more than plain axes; cache it elsewhere, "
+        "or reindex the block first"
     )
 
 
@@ -94,10 +112,14 @@ def cache_read(
     part = whole(source) if at is None else _read_region(place, source)
     constant_tile(source, part, scope)
     unchanged_while_read(place, source)
+    written_only(place, source)
     taken = names(func)
     tile = tile_of(source, part, fresh(f"{buffer}_{scope}", taken), scope)
     name = fresh(f"{tile.name}_copy", taken)
     copy = copy_over(source, part, place.outer_ranges, taken)
+    if not wholly_written(place, source):
+        (indices, *_) = read_indices(place.block, source)
+        copy = copy.guarded(carried_guards(place, indices, copy))
     fill = copy.nest(name, Store(tile, copy.local, Load(source, copy.at)))
     reader = localized(place, place.block, {source: tile}, part, taken, reading=True)
     made = place.with_block(reader).beside((Alloc(tile), fill))

@@ -23,7 +23,8 @@ from tensorlang.ir.nodes import (
 )
 from tensorlang.ir.visit import blocks, free_vars, fresh, names
 from tensorlang.scheduling.cache import constant_tile, localized
-from tensorlang.scheduling.coverage import bound_of, dense, guards_of
+from tensorlang.scheduling.coverage import bounds_of, dense, guards_of
+from tensorlang.scheduling.guarding import carried_guards, ends, plain_axis
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.linear import linear
 from tensorlang.scheduling.partials import FOLDED, moved_init, none_empty, partial
@@ -38,7 +39,6 @@ from tensorlang.scheduling.places import (
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.regions import Region, region, whole
 from tensorlang.scheduling.tiles import (
-    Copy,
     copy_over,
     loop_kind,
     need_known,
@@ -70,20 +70,6 @@ def complete_under(place: Site) -> str | None:
     return None
 
 
-@legality("an accumulating write-back has a commutative reducer")
-def may_accumulate(place: Site, update: Store | Reduce) -> str | None:
-    """Partial results of any part of the reduction may be folded in."""
-    if isinstance(update, Store):
-        return f"block {place.block.name!r} stores and reduces nothing to accumulate"
-    ordered = any(axis.kind == "ordered" for axis in place.block.axes)
-    if update.reducer.commutative and not ordered:
-        return None
-    return (
-        f"{update.reducer.name!r} in block {place.block.name!r} folds in a fixed "
-        "order; keep its loops inside the tile"
-    )
-
-
 @legality("a cached reduction starts its own state")
 def own_start(place: Site, update: Store | Reduce) -> str | None:
     """The block neither updates what was there nor relies on an init block."""
@@ -102,16 +88,16 @@ def fills_tile(place: Site, update: Store | Reduce) -> str | None:
     """What is written back has been computed."""
     block = place.block
     values = {axis.var: linear(axis.value) for axis in block.axes}
-    named = [_plain_axis(index) for index in update.indices]
+    named = [plain_axis(index) for index in update.indices]
     driven = [values.get(var) for var in named if var is not None]
     plain = all(
-        _plain_axis(i) is not None or not free_vars(i) & values.keys()
+        plain_axis(i) is not None or not free_vars(i) & values.keys()
         for i in update.indices
     )
     known = [value for value in driven if value is not None]
     reached = dense(known, extents(place.inner))
     once = len(set(known)) == len(known) == len(driven)
-    guarded = all(_known_guard(place, cond) for cond in guards_of(block))
+    guarded = all(_known_guard(place, update, cond) for cond in guards_of(block))
     if plain and reached and once and guarded and only_loops(place):
         return None
     return (
@@ -121,17 +107,14 @@ def fills_tile(place: Site, update: Store | Reduce) -> str | None:
     )
 
 
-def _plain_axis(index: Expr) -> Var | None:
-    """The axis in an index `axis + constant`."""
-    match linear(index).terms:
-        case ((Var() as var, 1),):
-            return var
-    return None
-
-
-def _known_guard(place: Site, cond: Expr) -> bool:
-    fixed = not free_vars(cond) & {loop.var for loop in place.inner}
-    return fixed or bound_of(place.block, cond) is not None
+def _known_guard(place: Site, update: Store | Reduce, cond: Expr) -> bool:
+    """Whether a condition holds for a whole tile, or ends an axis of it or a fold."""
+    if not free_vars(cond) & {loop.var for loop in place.inner}:
+        return True
+    folded = {axis.var for axis in place.block.axes if axis.kind in FOLDED}
+    return bool(ends(place, update.indices, cond)) or any(
+        bound.axis in folded for bound in bounds_of(place.block, cond)
+    )
 
 
 def _reduction_loops(place: Site) -> tuple[For, ...]:
@@ -214,12 +197,21 @@ def cache_write(
     own_start(place, update)
     sole_user(place, buffers)
     if accumulate:
-        may_accumulate(place, update)
+        _need_fold(place, update)
         none_empty(place.block, _reduction_loops(place), place.ranges)
     else:
         complete_under(place)
     fills_tile(place, update)
     return _cached(place, update, buffers, scope, accumulate=accumulate)
+
+
+def _need_fold(place: Site, update: Store | Reduce) -> None:
+    """Partial results are folded in the order they come, so any reducer will do."""
+    if isinstance(update, Store):
+        raise ScheduleError(
+            f"block {place.block.name!r} stores and reduces nothing to accumulate; "
+            "leave accumulate out"
+        )
 
 
 def _update_of(place: Site, target: Buffer) -> Store | Reduce:
@@ -283,7 +275,7 @@ def _write_back(
 ) -> Stmt:
     """The nest that brings the tile home."""
     plain = copy_over(next(iter(tiles)), part, place.outer_ranges, taken)
-    copy = plain.guarded(_back_guards(place, update, plain))
+    copy = plain.guarded(carried_guards(place, update.indices, plain))
     values = tuple(Load(tile, copy.local) for tile in tiles.values())
     if not accumulate:
         stores = (Store(b, copy.at, v) for b, v in zip(tiles, values, strict=True))
@@ -301,20 +293,3 @@ def _write_back(
     fold = Reduce(update.reducer, tuple(tiles), copy.at, values)
     init = moved_init(place.block, update.indices, copy.at)
     return copy.nest(name, fold, folded, init)
-
-
-def _back_guards(place: Site, update: Store | Reduce, copy: Copy) -> list[Expr]:
-    """The block's guards that also hold for what is written back."""
-    inner = {loop.var for loop in place.inner}
-    homes = {axis.var: axis.value for axis in copy.axes}
-    guards = []
-    for cond in guards_of(place.block):
-        bound = bound_of(place.block, cond)
-        if not free_vars(cond) & inner:
-            guards.append(cond)
-            continue
-        for index, home in zip(update.indices, copy.at, strict=True):
-            if bound and isinstance(home, Var) and _plain_axis(index) == bound.axis:
-                limit = bound.limit.shifted(linear(index).constant)
-                guards.append(homes[home] < limit.expr())
-    return guards

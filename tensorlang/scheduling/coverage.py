@@ -29,17 +29,18 @@ def guards_of(block: Block) -> tuple[Expr, ...]:
     return () if block.where is None else tuple(conjuncts(block.where))
 
 
-def bound_of(block: Block, cond: Expr) -> Bound | None:
-    """The guard `axis < limit` of a block that `cond` stands for, if it is one."""
+def bounds_of(block: Block, cond: Expr) -> tuple[Bound, ...]:
+    """The guards `axis < limit` of a block that `cond` stands for: one an axis."""
     slack = _slack(cond)
     if slack is None:
-        return None
-    values = {axis.var: linear(axis.value) for axis in block.axes}
-    for var, value in values.items():
-        limit = slack + value
-        if value.vars and not (limit.vars & value.vars):
-            return Bound(var, limit.shifted(1))
-    return None
+        return ()
+    forms = [(axis.var, linear(axis.value)) for axis in block.axes]
+    found = [(var, value, slack + value) for var, value in forms]
+    return tuple(
+        Bound(var, limit.shifted(1))
+        for var, value, limit in found
+        if value.vars and not (limit.vars & value.vars)
+    )
 
 
 def _slack(cond: Expr) -> Linear | None:

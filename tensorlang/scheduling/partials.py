@@ -15,7 +15,7 @@ from tensorlang.errors import ScheduleError
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.nodes import Axis, Block, Const, Expr, For, Stmt, Var
 from tensorlang.ir.visit import free_vars, fresh, substitute
-from tensorlang.scheduling.coverage import Bound, bound_of, guards_of
+from tensorlang.scheduling.coverage import Bound, bounds_of, guards_of
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.linear import Linear, divided, linear
 from tensorlang.scheduling.regions import Ranges, relax
@@ -75,27 +75,25 @@ def partial(
 @legality("no partial result is empty")
 def none_empty(block: Block, pinned: Sequence[For], ranges: Ranges) -> str | None:
     """Each value of the pinned loops has something to reduce."""
+    held = {loop.var for loop in pinned}
     for cond in guards_of(block):
-        found = bound_of(block, cond)
-        if found is None or not _drives(block, found.axis, pinned):
+        ends = [b for b in bounds_of(block, cond) if _folded(block, b.axis)]
+        if not free_vars(cond) & held:
             continue
-        loop = _drives(block, found.axis, pinned)[0]
-        if not _starts_below(block, found, pinned, ranges):
+        if not any(starts_below(block, end, pinned, ranges) for end in ends):
             return (
-                f"some values of loop {loop.var.name!r} may have nothing to reduce in "
-                f"block {block.name!r}, because {cond!r} guards it; partition the loop"
+                f"some values of loop {pinned[0].var.name!r} may have nothing to "
+                f"reduce in block {block.name!r}, because {cond!r} guards it; "
+                "partition the loop"
             )
     return None
 
 
-def _drives(block: Block, var: Var, pinned: Sequence[For]) -> tuple[For, ...]:
-    """The pinned loops that drive a folded axis."""
-    axis = next(axis for axis in block.axes if axis.var == var)
-    used = linear(axis.value).vars if axis.kind in FOLDED else frozenset()
-    return tuple(loop for loop in pinned if loop.var in used)
+def _folded(block: Block, var: Var) -> bool:
+    return any(axis.var == var and axis.kind in FOLDED for axis in block.axes)
 
 
-def _starts_below(
+def starts_below(
     block: Block, bound: Bound, pinned: Sequence[For], ranges: Ranges
 ) -> bool:
     """Whether the axis starts below its limit whatever the pinned loops are at."""
@@ -111,10 +109,10 @@ def _starts_below(
             last = divided(bound.limit.shifted(step - 1), step) if step > 0 else None
             if loop.var == atom and linear(loop.extent) == last:
                 return True  # as many steps as the limit takes, rounded up
-    latest = relax(start.low.expr(), ranges)
+    latest = relax((bound.limit - start.low).expr(), ranges)
     if latest is None:
         return False
-    room = bound.limit - latest.high
+    room = latest.low
     return room.is_constant and room.constant > 0
 
 

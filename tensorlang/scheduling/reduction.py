@@ -30,7 +30,7 @@ from tensorlang.ir.visit import (
     walk,
     writes,
 )
-from tensorlang.scheduling.coverage import bound_of, guards_of
+from tensorlang.scheduling.coverage import Bound, bounds_of, guards_of
 from tensorlang.scheduling.facts import conjunction
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.partials import FOLDED
@@ -102,14 +102,25 @@ def sole_writer(path: Path, depth: int, buffers: frozenset[Buffer]) -> str | Non
 @legality("only the ends of axes guard a reduction that is taken apart")
 def guarded_by_ends(path: Path) -> str | None:
     """Each condition is about spatial loops alone, or ends a folded axis."""
-    block = block_of(path)
+    block, loops = block_of(path), enclosing_loops(path)
     for cond in guards_of(block):
-        if folded(block, cond, enclosing_loops(path)) and not bound_of(block, cond):
+        if folded(block, cond, loops) and not any(
+            _ends_fold(block, bound, loops) for bound in bounds_of(block, cond)
+        ):
             return (
                 f"{cond!r} guards block {block.name!r} and depends on its reduction; "
                 "only `axis < end` may"
             )
     return None
+
+
+def _ends_fold(block: Block, bound: Bound, loops: Sequence[For]) -> bool:
+    """Whether a bound ends a folded axis at a place that the fold does not move."""
+    kind = next(axis.kind for axis in block.axes if axis.var == bound.axis)
+    return kind in FOLDED and not any(
+        loop.var in bound.limit.vars and loop_kind(block, loop.var) in FOLDED
+        for loop in loops
+    )
 
 
 def folded(block: Block, cond: Expr, loops: Sequence[For]) -> bool:

@@ -1,0 +1,110 @@
+"""Guards of a block, carried over to the copy of a tile that it works on."""
+
+from __future__ import annotations
+
+from tensorlang.ir.nodes import Block, Buffer, Expr, If, Load, Store, Var, While
+from tensorlang.ir.visit import free_vars, walk
+from tensorlang.scheduling.coverage import bounds_of, guards_of
+from tensorlang.scheduling.linear import Linear, linear
+from tensorlang.scheduling.partials import starts_below
+from tensorlang.scheduling.places import Site, stored
+from tensorlang.scheduling.tiles import Copy
+from tensorlang.scheduling.tree import block_of, paths_to
+
+
+def plain_axis(index: Expr) -> Var | None:
+    """The axis in an index `axis + constant`."""
+    match linear(index).terms:
+        case ((Var() as var, 1),):
+            return var
+    return None
+
+
+def ends(
+    place: Site, indices: tuple[Expr, ...], cond: Expr
+) -> list[tuple[int, Linear]]:
+    """The dimensions of a tile that a condition of the block ends, and where."""
+    inner = {loop.var for loop in place.inner}
+    return [
+        (d, bound.limit.shifted(linear(index).constant))
+        for bound in bounds_of(place.block, cond)
+        for d, index in enumerate(indices)
+        if plain_axis(index) == bound.axis and not bound.limit.vars & inner
+    ]
+
+
+def carried_guards(place: Site, indices: tuple[Expr, ...], copy: Copy) -> list[Expr]:
+    """The block's guards that also hold for the copy of what it accesses."""
+    inner = {loop.var for loop in place.inner}
+    homes = {axis.var: axis.value for axis in copy.axes}
+    guards = []
+    for cond in guards_of(place.block):
+        if not free_vars(cond) & inner:
+            guards.append(cond)
+            continue
+        for d, end in ends(place, indices, cond)[:1]:
+            home = copy.at[d]
+            guards.append((homes[home] if isinstance(home, Var) else home) < end.expr())
+    return guards
+
+
+def read_indices(block: Block, buffer: Buffer) -> set[tuple[Expr, ...]]:
+    """The different places a block reads of a buffer."""
+    loads = (n for n in walk(block.body) if isinstance(n, Load))
+    return {load.indices for load in loads if load.buffer == buffer}
+
+
+def carries_all(place: Site, buffer: Buffer) -> bool:
+    """Whether the copy of what a block reads copies nothing that it does not read."""
+    found = read_indices(place.block, buffer)
+    if len(found) != 1:
+        return False
+    (indices,) = found
+    axes = {axis.var for axis in place.block.axes}
+    plain = all(
+        plain_axis(index) is not None or not free_vars(index) & axes
+        for index in indices
+    )
+    inner = {loop.var for loop in place.inner}
+    return plain and all(
+        ends(place, indices, cond)
+        or not free_vars(cond) & inner
+        or _somewhere_true(place, indices, cond)
+        for cond in guards_of(place.block)
+    )
+
+
+def _somewhere_true(place: Site, indices: tuple[Expr, ...], cond: Expr) -> bool:
+    """Whether a condition on axes that no index has always holds for some of them."""
+    used = {plain_axis(index) for index in indices}
+    return any(
+        bound.axis not in used
+        and starts_below(place.block, bound, place.outer, place.ranges)
+        for bound in bounds_of(place.block, cond)
+    )
+
+
+def wholly_written(place: Site, buffer: Buffer) -> bool:
+    """Whether every element of a buffer is written: a parameter, or by one block."""
+    if any(p.buffer == buffer and p.role != "out" for p in place.func.params):
+        return True
+    return any(
+        not any(isinstance(node, (If, While)) for node in path)
+        and _writes_whole(block_of(path), buffer)
+        for path in paths_to(place.func, Block)
+    )
+
+
+def _writes_whole(block: Block, buffer: Buffer) -> bool:
+    extents = {axis.var: linear(axis.extent) for axis in block.axes}
+    sizes = [linear(extent) for extent in buffer.shape]
+    for update in stored(block):
+        held = update.buffer if isinstance(update, Store) else update.buffers[0]
+        axes = [index for index in update.indices if isinstance(index, Var)]
+        if held == buffer and len(set(axes)) == buffer.ndim:
+            full = all(
+                any(b.axis in axes and b.limit == extents[b.axis] for b in ends)
+                for ends in (bounds_of(block, cond) for cond in guards_of(block))
+            )
+            return full and [extents.get(axis) for axis in axes] == sizes
+    return False

@@ -1,0 +1,319 @@
+"""cache_read and cache_write: tiles of what a block reads and writes."""
+
+from __future__ import annotations
+
+import pytest
+
+from tensorlang.errors import ScheduleError
+from tensorlang.ir.parser import parse
+from tensorlang.ir.printer import show
+from tensorlang.scheduling.cache import cache_read
+from tensorlang.scheduling.cache_write import cache_write
+from tensorlang.scheduling.legality import disabled
+
+DOUBLE = parse("""
+def double(x: f32[50], y: Out[f32[50]]):
+    for i in range(2):
+        for j in range(32):
+            with block("y", vi=spatial(50, i * 32 + j), where=i * 32 + j < 50):
+                y[vi] = x[vi] * 2.0
+""")
+
+MATMUL = parse("""
+def matmul(a: f32[50, 70], b: f32[70, 40], c: Out[f32[50, 40]]):
+    for k0 in range(3):
+        for i0 in range(4):
+            for j0 in range(3):
+                for k1 in range(32):
+                    for i1 in range(14):
+                        for j1 in range(16):
+                            with block(
+                                "c",
+                                vi=spatial(50, i0 * 14 + i1),
+                                vj=spatial(40, j0 * 16 + j1),
+                                vk=reduction(70, k0 * 32 + k1),
+                                where=(i0 * 14 + i1 < 50) & (j0 * 16 + j1 < 40)
+                                & (k0 * 32 + k1 < 70),
+                            ):
+                                reduce(sum, c[vi, vj], a[vi, vk] * b[vk, vj])
+""")
+
+CONV = parse("""
+def conv(x: f32[11], w: f32[3], y: Out[f32[9]]):
+    for i0 in range(3):
+        for k in range(3):
+            for i1 in range(4):
+                with block("y", vi=spatial(9, i0 * 4 + i1), vk=reduction(3, k),
+                           where=i0 * 4 + i1 < 9):
+                    reduce(sum, y[vi], x[vi + vk] * w[vk])
+""")
+
+IN_PLACE = parse("""
+def in_place(x: InOut[f32[10]]):
+    for i in range(3):
+        for j in range(4):
+            with block("x", vi=spatial(10, i * 4 + j), where=i * 4 + j < 10):
+                x[vi] = x[vi] * 2.0 + 1.0
+""")
+
+ROWS = parse("""
+def rows(x: f32[n, 20], y: Out[f32[n]], *, n: i64):
+    for i in range((n + 7) // 8):
+        for k in range(20):
+            for j in range(8):
+                with block("y", vi=spatial(n, i * 8 + j), vk=reduction(20, k),
+                           where=i * 8 + j < n):
+                    reduce(max, y[vi], x[vi, vk])
+""")
+
+ARGMAX = parse("""
+def rows(x: f32[6, 9], m: Out[f32[6]], p: Out[i64[6]]):
+    for k0 in range(3):
+        for i in range(6):
+            for k1 in range(3):
+                with block("m", vi=spatial(6, i), vk=reduction(9, k0 * 3 + k1)):
+                    reduce(argmax, (m[vi], p[vi]), (x[vi, vk], vk))
+""")
+
+
+def test_cache_read_of_a_ragged_tile(golden, same_meaning):
+    after, names = cache_read(DOUBLE, "y", "x", "shared", at="i")
+    assert names == ("x_shared_copy", "x_shared")
+    golden(show(after))
+    same_meaning(DOUBLE, after)
+
+
+def test_cache_read_of_the_whole_buffer(golden, same_meaning):
+    after, _ = cache_read(DOUBLE, "y", "x", "global")
+    golden(show(after))
+    same_meaning(DOUBLE, after)
+
+
+def test_cache_read_with_halo(golden, same_meaning):
+    after, _ = cache_read(CONV, "y", "x", "register", at="i0")
+    golden(show(after))
+    same_meaning(CONV, after)
+
+
+def test_cache_read_of_a_panel_in_a_reduction(golden, same_meaning):
+    after, _ = cache_read(MATMUL, "c", "a", "global", at="i0")
+    golden(show(after))
+    same_meaning(MATMUL, after)
+
+
+def test_cache_read_under_a_symbolic_size(golden, same_meaning):
+    after, _ = cache_read(ROWS, "y", "x", "private", at="i")
+    golden(show(after))
+    for n in (0, 1, 8, 21):
+        same_meaning(ROWS, after, n=n)
+
+
+def test_cache_write_of_a_ragged_tile(golden, same_meaning):
+    after, names = cache_write(DOUBLE, "y", "y", "register", at="i")
+    assert names == ("y_register_write", "y_register")
+    golden(show(after))
+    same_meaning(DOUBLE, after)
+
+
+def test_cache_write_of_the_whole_buffer(golden, same_meaning):
+    after, _ = cache_write(DOUBLE, "y", "y", "global")
+    golden(show(after))
+    same_meaning(DOUBLE, after)
+
+
+def test_cache_write_of_a_reduction_under_a_symbolic_size(golden, same_meaning):
+    after, _ = cache_write(ROWS, "y", "y", "register", at="i")
+    golden(show(after))
+    for n in (1, 8, 21):
+        same_meaning(ROWS, after, n=n)
+
+
+def test_cache_write_in_place(golden, same_meaning):
+    after, _ = cache_write(IN_PLACE, "x", "x", "register", at="i")
+    golden(show(after))
+    same_meaning(IN_PLACE, after)
+
+
+def test_cache_write_accumulates_over_blocks_of_k(golden, same_meaning):
+    after, _ = cache_write(MATMUL, "c", "c", "register", at="j0", accumulate=True)
+    golden(show(after))
+    same_meaning(MATMUL, after)
+
+
+def test_cache_write_accumulates_a_tuple_state(golden, same_meaning):
+    after, _ = cache_write(ARGMAX, "m", "p", "register", at="i", accumulate=True)
+    golden(show(after))
+    same_meaning(ARGMAX, after)
+
+
+def test_packing_both_sides_of_an_accumulating_matmul(same_meaning):
+    after, _ = cache_write(MATMUL, "c", "c", "register", at="j0", accumulate=True)
+    after, _ = cache_read(after, "c", "a", "global", at="i0")
+    after, _ = cache_read(after, "c", "b", "global", at="k0")
+    after, _ = cache_read(after, "c", "b_global", "register", at="k1")
+    same_meaning(MATMUL, after)
+
+
+@pytest.mark.parametrize(
+    ("step", "match"),
+    [
+        (lambda: cache_read(DOUBLE, "y", "z", "global"), "no buffer 'z'"),
+        (lambda: cache_read(DOUBLE, "y", "y", "global"), "does not read 'y'"),
+        (lambda: cache_read(DOUBLE, "y", "x", "global", at="k"), "'k' is not around"),
+        (lambda: cache_read(IN_PLACE, "x", "x", "global", at="i"), "writes 'x' too"),
+        (lambda: cache_read(ROWS, "y", "x", "register"), "needs a constant size"),
+        (lambda: cache_write(MATMUL, "c", "c", "register", at="j0"), "accumulate=True"),
+        (lambda: cache_write(DOUBLE, "y", "x", "global"), "writes 'x' in 0 places"),
+        (
+            lambda: cache_write(DOUBLE, "y", "y", "register", at="i", accumulate=True),
+            "nothing to accumulate",
+        ),
+    ],
+)
+def test_refusals_of_caching(step, match):
+    with pytest.raises(ScheduleError, match=match):
+        step()
+
+
+def broken(rule, step, func, wrong, **sizes):
+    """The step is refused by its rule; without the rule the result is wrong."""
+    with pytest.raises(ScheduleError, match=rule):
+        step()
+    with disabled(rule):
+        after, _ = step()
+    wrong(func, after, **sizes)
+
+
+def test_without_the_rule_on_changes_a_copy_is_stale(wrong):
+    func = parse("""
+def shift(x: f32[9], y: Out[f32[8]], t: Out[f32[9]]):
+    for i in range(8):
+        with block("t", vt=spatial(9, i)):
+            t[vt] = x[vt]
+        with block("y", vi=spatial(8, i)):
+            y[vi] = t[vi] * 2.0
+""")
+    broken(
+        "a cached buffer does not change while the copy is in use",
+        lambda: cache_read(func, "y", "t", "global"),
+        func,
+        wrong,
+    )
+
+
+def test_without_the_rule_on_other_users_they_see_nothing(wrong):
+    func = parse("""
+def two(x: f32[8], y: Out[f32[8]], z: Out[f32[8]]):
+    for i in range(8):
+        with block("y", vi=spatial(8, i)):
+            y[vi] = x[vi]
+        with block("z", vz=spatial(8, i)):
+            z[vz] = y[vz]
+""")
+    broken(
+        "a cached result is used by its own block only",
+        lambda: cache_write(func, "y", "y", "global"),
+        func,
+        wrong,
+    )
+
+
+def test_without_the_rule_on_completeness_partial_sums_are_stored(wrong):
+    broken(
+        "a cached reduction is complete when it is written back",
+        lambda: cache_write(MATMUL, "c", "c", "register", at="j0"),
+        MATMUL,
+        wrong,
+    )
+
+
+def test_without_the_rule_on_filling_unwritten_elements_are_stored(wrong):
+    func = parse("""
+def triangle(x: f32[6, 6], y: InOut[f32[6, 6]]):
+    for i in range(6):
+        for j in range(6):
+            with block("y", vi=spatial(6, i), vj=spatial(6, j), where=j <= i):
+                y[vi, vj] = x[vi, vj]
+""")
+    broken(
+        "the block writes every element of its tile",
+        lambda: cache_write(func, "y", "y", "global"),
+        func,
+        wrong,
+    )
+
+
+def test_without_the_rule_on_starts_an_update_starts_from_nothing(wrong):
+    func = parse("""
+def update(x: f32[6], y: InOut[f32[6]]):
+    for i in range(6):
+        with block("y", vi=spatial(6, i)):
+            reduce(sum, y[vi], x[vi])
+""")
+    broken(
+        "a cached reduction starts its own state",
+        lambda: cache_write(func, "y", "y", "global", at="i"),
+        func,
+        wrong,
+    )
+
+
+def test_without_the_rule_on_sizes_a_register_tile_is_symbolic():
+    with disabled("a tile has a constant size"):
+        after, (_, tile) = cache_read(ROWS, "y", "x", "register")
+    assert f"{tile} = alloc(f32[n, 20]" in show(after)
+
+
+def test_without_the_rule_on_empty_parts_unwritten_tiles_are_folded(wrong):
+    func = parse("""
+def rows(x: f32[4, 5], y: Out[f32[4]]):
+    for k1 in range(4):
+        for i in range(4):
+            for k2 in range(2):
+                with block("y", vi=spatial(4, i), vk=reduction(5, k1 * 2 + k2),
+                           where=k1 * 2 + k2 < 5):
+                    reduce(sum, y[vi], x[vi, vk])
+""")
+    broken(
+        "no partial result is empty",
+        lambda: cache_write(func, "y", "y", "register", at="i", accumulate=True),
+        func,
+        wrong,
+    )
+
+
+def test_accumulating_keeps_the_order_of_a_fold(same_meaning):
+    func = parse("""
+@reducer(commutative=False)
+def last(a: f32, b: f32):
+    identity(0.0)
+    return select(b == 0.0, a, b)
+
+def rows(x: f32[4, 8], y: Out[f32[4]]):
+    for k0 in range(2):
+        for i in range(4):
+            for k1 in range(4):
+                with block("y", vi=spatial(4, i), vk=reduction(8, k0 * 4 + k1)):
+                    reduce(last, y[vi], x[vi, vk])
+""")
+    after, _ = cache_write(func, "y", "y", "register", at="i", accumulate=True)
+    same_meaning(func, after)
+
+
+def test_without_the_rule_on_written_elements_a_copy_reads_others(wrong):
+    func = parse("""
+def evens(x: f32[8], y: Out[f32[4]]):
+    t = alloc(f32[8])
+    for i in range(4):
+        with block("t", vi=spatial(4, i)):
+            t[vi * 2] = x[vi]
+    for i in range(4):
+        with block("y", vi=spatial(4, i)):
+            y[vi] = t[vi * 2]
+""")
+    broken(
+        "only written elements are copied",
+        lambda: cache_read(func, "y", "t", "global"),
+        func,
+        wrong,
+    )
