@@ -4,3 +4,8 @@
 
 Importing it compiles nothing and loads no compiler.
 """
+
+from tensorlang.ops.operator import Operator, algorithm, operator
+from tensorlang.ops.registry import find, operators, select
+
+__all__ = ["Operator", "algorithm", "find", "operator", "operators", "select"]

@@ -1,1 +1,41 @@
-"""Random numbers: streams that are a contract, keys that are used once."""
+"""Random numbers: streams that are a contract, keys that are used once.
+
+    key = random.key(0)
+    left, right = random.split(key)          # key is used up
+    x = random.normal(left, (3, 4))
+    keep = random.bernoulli(right, 0.9, (3, 4))
+
+The default stream is Threefry2x32-20 in JAX's partitionable layout, bit for bit.
+"""
+
+from tensorlang.ops.random.drawing import (
+    bernoulli,
+    bits,
+    exponential,
+    gumbel,
+    normal,
+    truncated_normal,
+    uniform,
+)
+from tensorlang.ops.random.keys import Key, clone, key, key_data, wrap_key_data
+from tensorlang.ops.random.splitting import fold_in, hash, split
+from tensorlang.ops.random.stateful import StatefulKey
+
+__all__ = [
+    "Key",
+    "StatefulKey",
+    "bernoulli",
+    "bits",
+    "clone",
+    "exponential",
+    "fold_in",
+    "gumbel",
+    "hash",
+    "key",
+    "key_data",
+    "normal",
+    "split",
+    "truncated_normal",
+    "uniform",
+    "wrap_key_data",
+]

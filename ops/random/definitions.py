@@ -10,7 +10,7 @@ from tensorlang.ir.dtypes import DType, as_dtype, i64
 from tensorlang.ir.nodes import Buffer, Expr, Function, Param, Stmt, Var, as_expr
 from tensorlang.ops.random import words
 from tensorlang.ops.random.distributions import DISTRIBUTIONS
-from tensorlang.ops.random.impls import Impl, impl
+from tensorlang.ops.random.impls import Impl, elements_per_hash, impl
 from tensorlang.ops.random.nests import Nest, Value, statements
 from tensorlang.workload import Workload
 
@@ -96,7 +96,7 @@ class Draw:
                 out,
                 self.rows,
                 N,
-                words.elements_per_hash(self.how, self.stream, width),
+                elements_per_hash(self.how, self.stream, width),
                 lambda index, rows: self.elements(key, width, index, rows),
                 value,
                 inputs,
@@ -135,14 +135,14 @@ def split(workload: Workload) -> Function:
     """Children of a key, or of each of many: row i is H(key, i), words of a key."""
     draw = Draw.of(workload.named | {"stream": "packed"})
     key, width = draw.key(), draw.how.key_words
-    out = Buffer("out", draw.word, (*draw.rows, N * width))
+    out = Buffer("out", draw.word, (*draw.rows, N, as_expr(width)))
 
     def elements(index: Expr, rows: tuple[Expr, ...]) -> Sequence[Expr]:
         at = words.counter_at(draw.how, index, *draw.scalars, carries=draw.carries)
         counter = words.split_counter(draw.how, *at)
         return draw.hash_at(counter, key, rows)[:width]
 
-    nest = Nest(out, draw.rows, N, width, elements, lambda bits: bits, whole=True)
+    nest = Nest(out, draw.rows, N, width, elements, lambda bits: bits, by_rows=True)
     return Function(
         "random_split",
         (Param(key, "in"), Param(out, "out")),
@@ -160,7 +160,7 @@ def hash(workload: Workload) -> Function:
     name = "keys" if given["batch"] else "key"
     key = Buffer(name, word, (*rows, as_expr(how.key_words)))
     counter = Buffer("counter", word, (N, as_expr(how.words)))
-    out = Buffer("out", word, (N * how.words,))
+    out = Buffer("out", word, (N, as_expr(how.words)))
 
     def elements(index: Expr, _: tuple[Expr, ...]) -> Sequence[Expr]:
         at = (index,) if given["batch"] else ()
@@ -168,6 +168,6 @@ def hash(workload: Workload) -> Function:
         counters = [counter[index, k] for k in range(how.words)]
         return words.hash_exprs(how, counters, loaded)
 
-    nest = Nest(out, (), N, how.words, elements, lambda bits: bits, whole=True)
+    nest = Nest(out, (), N, how.words, elements, lambda bits: bits, by_rows=True)
     params = (Param(key, "in"), Param(counter, "in"), Param(out, "out"))
     return Function("random_hash", params, (N,), statements(nest))

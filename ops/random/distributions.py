@@ -10,7 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
+
+import numpy as np
 
 from tensorlang.ir.dtypes import DType, boolean, f32, f64, u32
 from tensorlang.ir.intrinsics import clz, erf, erfinv, fma, log, log1p
@@ -162,3 +164,9 @@ DISTRIBUTIONS: Final[dict[str, Distribution]] = {
     "exponential": Distribution(_usual_width, _exponential),
     "gumbel": Distribution(_usual_width, lambda bits, dtype, _: gumbel(bits, dtype)),
 }
+
+
+def width_and_result(name: str, dtype: str) -> tuple[int, np.dtype[Any]]:
+    """How many bits an element of a distribution takes, and what type it is."""
+    chosen, kind = DISTRIBUTIONS[name], DType(dtype)
+    return chosen.width(kind), (chosen.result or kind).numpy

@@ -52,6 +52,7 @@ _ROUNDS: Final = {
     ("philox", 2): (10, 16),
     ("philox", 4): (10, 16),
 }
+STREAMS: Final = ("jax", "packed")
 _NAME: Final = re.compile(r"(threefry|philox)([24])x(32|64)(?:-(\d{1,3}))?")
 
 W = TypeVar("W")
@@ -127,6 +128,11 @@ def impl(name: str) -> Impl:
             f"{family}{words}x{bits} is defined for 1 to {most} rounds, not {rounds}"
         )
     return Impl(family, words, bits, rounds)
+
+
+def elements_per_hash(how: Impl, stream: str, width: int) -> int:
+    """How many `width`-bit elements of a stream one hash yields."""
+    return 1 if stream == "jax" else how.words * how.bits // width
 
 
 def hash_words(

@@ -78,6 +78,11 @@ class Key:
         """Mark every key used, or none and raise `KeyReuseError`."""
         states.consume(self._ledger, self._ids, verb)
 
+    def take(self, verb: str) -> NDArray[Any]:
+        """Consume the keys and give their words, as a launch needs them."""
+        states.consume(self._ledger, self._ids, verb)
+        return self.words
+
     def fold(self, data: NDArray[Any]) -> None:
         """Mark every key folded with the numbers, or none and raise `KeyReuseError`."""
         states.fold(self._ledger, self._ids, data)

@@ -26,6 +26,7 @@ from tensorlang.ir.nodes import (
     Stmt,
     Store,
     Var,
+    as_expr,
     seq,
 )
 from tensorlang.ir.visit import fresh, substitute
@@ -40,8 +41,8 @@ class Nest:
 
     `elements(index of the hash, leading indices)` are the raw bits that one hash gives,
     `value(bits, *inputs)` is the output element, and `rows` the extents of the axes
-    before the element axis: keys of a batch. `count` counts elements, or hashes where
-    every hash is `whole` and nothing is left over.
+    before the element axis: keys of a batch. `count` counts elements; or hashes, where
+    each fills a row of `out`, whose last axis then has `per_hash` columns.
     """
 
     out: Buffer
@@ -51,12 +52,12 @@ class Nest:
     elements: Elements
     value: Value
     inputs: tuple[Buffer, ...] = ()
-    whole: bool = False
+    by_rows: bool = False
 
 
 def statements(nest: Nest) -> Stmt:
     """The nest over whole hashes, and one for the elements left over."""
-    if nest.per_hash == 1 or nest.whole:
+    if nest.per_hash == 1 or nest.by_rows:
         return _nest(nest, nest.out.name, "i", nest.count, _whole)
     hashes = nest.count // nest.per_hash
     rest = nest.count % nest.per_hash
@@ -66,25 +67,27 @@ def statements(nest: Nest) -> Stmt:
     )
 
 
-_Body: TypeAlias = "Callable[[Nest, Expr, tuple[Expr, ...]], list[tuple[Expr, Expr]]]"
+# where an element goes, after the leading indices, and its bits
+_Drawn: TypeAlias = "tuple[tuple[Expr, ...], Expr]"
+_Body: TypeAlias = "Callable[[Nest, Expr, tuple[Expr, ...]], list[_Drawn]]"
 
 
-def _whole(nest: Nest, index: Expr, rows: tuple[Expr, ...]) -> list[tuple[Expr, Expr]]:
-    """Where the elements of one hash go, and their bits."""
-    base = index * nest.per_hash if nest.per_hash > 1 else index
+def _whole(nest: Nest, index: Expr, rows: tuple[Expr, ...]) -> list[_Drawn]:
+    """All elements of hash `index`."""
     bits = nest.elements(index, rows)
-    return [(base + lane if lane else base, b) for lane, b in enumerate(bits)]
+    if nest.by_rows:
+        return [((index, as_expr(lane)), b) for lane, b in enumerate(bits)]
+    base = index * nest.per_hash if nest.per_hash > 1 else index
+    return [((base + lane if lane else base,), b) for lane, b in enumerate(bits)]
 
 
-def _left_over(
-    nest: Nest, index: Expr, rows: tuple[Expr, ...]
-) -> list[tuple[Expr, Expr]]:
+def _left_over(nest: Nest, index: Expr, rows: tuple[Expr, ...]) -> list[_Drawn]:
     """Element `index` of the last hash, which not all fit in."""
     last = nest.count // nest.per_hash
     *others, chosen = nest.elements(last, rows)
     for lane in reversed(range(len(others))):
         chosen = Select(index.equal(lane), others[lane], chosen)
-    return [(last * nest.per_hash + index, chosen)]
+    return [((last * nest.per_hash + index,), chosen)]
 
 
 def _nest(nest: Nest, name: str, axis: str, extent: Expr, body: _Body) -> Stmt:
@@ -109,14 +112,14 @@ def _nest(nest: Nest, name: str, axis: str, extent: Expr, body: _Body) -> Stmt:
 def _stores(
     nest: Nest,
     rows: tuple[Expr, ...],
-    drawn: Sequence[tuple[Expr, Expr]],
+    drawn: Sequence[_Drawn],
     taken: set[str],
 ) -> Stmt:
     """The body: shared parts as lets, then a store for each element."""
     loads: dict[Var, Expr] = {}
     places, values = [], []
     for at, bits in drawn:
-        place = (*rows, at)
+        place = (*rows, *at)
         given = []
         for buffer in nest.inputs:
             # stands for the load while shared parts are found: indices stay whole

@@ -18,7 +18,6 @@ from tensorlang.ir.nodes import Const, Expr, Select
 from tensorlang.ops.random.impls import Impl, hash_words
 
 UNSIGNED: Final[dict[int, DType]] = {8: u8, 16: u16, 32: u32, 64: u64}
-STREAMS: Final = ("jax", "packed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +98,6 @@ def pieces(how: Impl, words: Sequence[Expr], width: int) -> list[Expr]:
         for word in words
         for at in steps
     ]
-
-
-def elements_per_hash(how: Impl, stream: str, width: int) -> int:
-    """How many `width`-bit elements of the stream one hash yields."""
-    return 1 if stream == "jax" else how.words * how.bits // width
 
 
 def _xor(words: Sequence[Expr]) -> Expr:

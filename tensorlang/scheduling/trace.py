@@ -11,7 +11,7 @@ need not be kept.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import singledispatch
 from inspect import signature
@@ -107,6 +107,9 @@ class Trace:
 
     def __len__(self) -> int:
         return len(self.steps)
+
+    def __iter__(self) -> Iterator[Step]:
+        return iter(self.steps)
 
     def then(self, step: Step) -> Trace:
         """This trace with one more step."""

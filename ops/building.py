@@ -1,0 +1,128 @@
+"""From a workload to a kernel: what is known to be best, scheduled, built.
+
+Records name an algorithm and the knobs of its schedule; without one the schedule's own
+rule over shape and machine decides. A record whose knobs give other IR than when it was
+filed is stale, and the next best is asked. `TENSORLANG_PIN=op:knob=value,...` overrides
+knobs by hand.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from tensorlang import records, targets
+from tensorlang.errors import ArgumentError, TensorlangError
+from tensorlang.ops.operator import DIRECT
+from tensorlang.runtime import build as build_kernel
+from tensorlang.runtime import cached_kernel
+
+if TYPE_CHECKING:
+    from tensorlang.ops.operator import Kernel, Operator
+    from tensorlang.record_files import Record
+    from tensorlang.scheduling.knobs import Knobs
+    from tensorlang.scheduling.registry import Entry
+    from tensorlang.scheduling.schedule import Schedule
+    from tensorlang.targets import Target
+    from tensorlang.workload import Workload
+
+PIN_VARIABLE: Final = "TENSORLANG_PIN"
+_WORDS: Final = {"true": True, "false": False}
+
+
+def build(
+    op: Operator, workload: Workload, target: Target | str | None = None
+) -> Kernel:
+    """The best known kernel for a workload; compiled only where no cache has it."""
+    chosen = targets.get(target)
+    known = [choice.record for choice in records.lookup(workload, chosen)]
+    pins = pinned(op)
+
+    def make() -> Schedule:
+        return scheduled(op, workload, chosen, known, pins)
+
+    if not op.module.startswith("tensorlang."):  # its source is in no cache key
+        return build_kernel(make(), chosen)
+    configured = [[record.algorithm, record.ir] for record in known]
+    key = json.dumps([workload.to_json(), configured, pins], sort_keys=True)
+    return cached_kernel(key, make, chosen)
+
+
+def scheduled(
+    op: Operator,
+    workload: Workload,
+    target: Target,
+    known: Sequence[Record],
+    pins: Mapping[str, Any],
+) -> Schedule:
+    """The schedule of the first record that is not stale, else the default's."""
+    from tensorlang.ir.digest import digest  # noqa: PLC0415 - not when warm
+    from tensorlang.scheduling.knobs import Knobs  # noqa: PLC0415 - not when warm
+
+    for record in () if pins else known:
+        knobs = Knobs.replay(dict(record.knobs))
+        try:
+            made = schedule(op, workload, target, record.algorithm, knobs)
+        except TensorlangError:
+            continue
+        if digest(made.function) == record.ir:
+            return made
+    return schedule(op, workload, target, DIRECT, Knobs(pinned=pins))
+
+
+def schedule(
+    op: Operator, workload: Workload, target: Target, algorithm: str, knobs: Knobs
+) -> Schedule:
+    """A workload's function with its schedule applied, or bare where it has none.
+
+    Raises:
+        ScheduleError: a step of the schedule is not legal with these knobs.
+        ArgumentError: a knob is out of its domain.
+    """
+    from tensorlang.scheduling.schedule import Schedule  # noqa: PLC0415 - not when warm
+
+    func = op.function(workload, algorithm)
+    entries = schedules(op, algorithm, target)
+    return entries[0].run(func, target, knobs) if entries else Schedule(func, target)
+
+
+def schedules(op: Operator, algorithm: str, target: Target) -> tuple[Entry, ...]:
+    """The schedules that an algorithm of an operator has on a kind of machine."""
+    import tensorlang.schedules  # noqa: F401, PLC0415 - fills the table; not when warm
+    from tensorlang.scheduling.registry import schedules_for  # noqa: PLC0415
+
+    model = "cpu" if target.kind == "llvm" else "simt"
+    return schedules_for(op.family, algorithm, model)
+
+
+def pinned(op: Operator) -> dict[str, Any]:
+    """The knobs that `TENSORLANG_PIN` fixes for an operator.
+
+    Raises:
+        ArgumentError: the variable is not of the form `op:knob=value,knob=value`.
+    """
+    found: dict[str, Any] = {}
+    name = ""
+    for part in filter(None, os.environ.get(PIN_VARIABLE, "").split(",")):
+        head, _, rest = part.rpartition(":")
+        name = head or name
+        knob, equals, value = rest.partition("=")
+        if not (name and knob and equals):
+            raise ArgumentError(
+                f"{PIN_VARIABLE}={part!r} is not op:knob=value; for example "
+                "random.bits:lanes=32,unroll=2"
+            )
+        if name in (op.id, *op.aliases, op.family):
+            found[knob.strip()] = _value(value.strip())
+    return found
+
+
+def _value(text: str) -> Any:
+    if text.lower() in _WORDS:
+        return _WORDS[text.lower()]
+    try:
+        return int(text)
+    except ValueError:
+        return text

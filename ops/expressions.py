@@ -1,0 +1,150 @@
+"""Operators whose definition is a tensor expression: how their calls are prepared."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from tensorlang.errors import ArgumentError, OperatorError
+from tensorlang.ops.operator import Define, Kernel, Launch, Operator
+from tensorlang.workload import Workload, attributes_of
+
+_RESERVED = ("out", "target")
+
+
+def operator_of(
+    id: str,
+    definition: Callable[..., Any],
+    aliases: tuple[str, ...],
+    family: str,
+    tolerance: float,
+) -> Operator:
+    """The operator of a definition; see `tensorlang.ops.operator.operator`."""
+    arrays, attributes = _parameters(id, definition)
+    ready: dict[Any, tuple[Kernel, tuple[Any, ...]]] = {}
+
+    def front(
+        *given: Any, out: Any = None, target: Any = None, **chosen: Any
+    ) -> Launch:
+        if len(given) != len(arrays):
+            raise ArgumentError(
+                f"{id} takes {len(arrays)} arrays ({', '.join(arrays)}), "
+                f"got {len(given)}"
+            )
+        unknown = set(chosen) - set(attributes)
+        if unknown:
+            raise ArgumentError(
+                f"{id} has no attribute {', '.join(sorted(unknown))}; "
+                f"it has {', '.join(attributes) or 'none'}"
+            )
+        key = (
+            tuple([(a.shape, a.dtype) for a in given if hasattr(a, "dtype")]),
+            tuple(chosen.items()),
+            target,
+        )
+        found = ready.get(key)
+        if found is None:
+            found = ready[key] = _prepared(made, given, attributes | chosen, target)
+        kernel, results = found
+        outs, result = _outputs(id, results, out, given)
+        return kernel, (*given, *outs), result
+
+    front.__doc__ = definition.__doc__
+    front.__module__ = definition.__module__
+    made = Operator(
+        id,
+        define_with(id, definition),
+        front,
+        aliases=aliases,
+        family=family,
+        tolerance=tolerance,
+        default=Workload(id, (), (), attributes_of(attributes)),
+    )
+    return made
+
+
+def _parameters(
+    id: str, definition: Callable[..., Any]
+) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """The names of the arrays, and the attributes with their defaults."""
+    arrays, attributes = [], {}
+    for name, parameter in inspect.signature(definition).parameters.items():
+        if name in _RESERVED:
+            raise OperatorError(f"{id}: {name!r} is a name every operator has already")
+        if parameter.kind is parameter.KEYWORD_ONLY:
+            empty = parameter.default is parameter.empty
+            attributes[name] = None if empty else parameter.default
+        elif parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
+            arrays.append(name)
+        else:
+            raise OperatorError(f"{id}: a definition names its arrays: no *{name}")
+    return tuple(arrays), attributes
+
+
+def define_with(id: str, definition: Callable[..., Any]) -> Define:
+    """From workload to IR by calling the definition on placeholders."""
+    names, _ = _parameters(id, definition)
+
+    def define(workload: Workload) -> Any:
+        from tensorlang.ir import frontend  # noqa: PLC0415 - only to build
+
+        if len(workload.shapes) != len(names):
+            raise ArgumentError(
+                f"{id} takes {len(names)} arrays ({', '.join(names)}), "
+                f"not {len(workload.shapes)}"
+            )
+        inputs = [
+            frontend.placeholder(shape, dtype, name)
+            for name, shape, dtype in zip(
+                names, workload.shapes, workload.dtypes, strict=True
+            )
+        ]
+        made = definition(*inputs, **workload.named)
+        outputs = made if isinstance(made, tuple) else (made,)
+        return frontend.function(id.replace(".", "_"), inputs, outputs)
+
+    return define
+
+
+def _prepared(
+    op: Operator, given: tuple[Any, ...], attributes: dict[str, Any], target: Any
+) -> tuple[Kernel, tuple[Any, ...]]:
+    """The kernel, and shape and dtype of each result."""
+    from tensorlang.ir.dtypes import as_dtype  # noqa: PLC0415 - only to build
+    from tensorlang.ops.examples import shapes  # noqa: PLC0415 - only to build
+    from tensorlang.runtime.arrays import view  # noqa: PLC0415 - only to build
+
+    arrays = [view(array, f"{op.id}: argument {at}") for at, array in enumerate(given)]
+    workload = Workload(
+        op.id,
+        tuple(array.shape for array in arrays),
+        tuple(str(as_dtype(array.dtype)) for array in arrays),
+        attributes_of(attributes),
+    )
+    func = op.function(workload)
+    known = shapes(func, op.sizes(workload))
+    results = tuple(
+        (known[param.buffer.name], param.buffer.dtype.numpy)
+        for param in func.params
+        if param.role == "out"
+    )
+    return op.build(workload, target), results
+
+
+def _outputs(
+    id: str, results: tuple[Any, ...], out: Any, given: tuple[Any, ...]
+) -> tuple[list[Any], Any]:
+    from tensorlang.ops.results import empty  # noqa: PLC0415 - only where it is needed
+
+    if out is None:
+        like = given[0] if given else None
+        made = [empty(shape, dtype, like) for shape, dtype in results]
+        shown = [value for _, value in made]
+        return [array for array, _ in made], shown[0] if len(shown) == 1 else tuple(
+            shown
+        )
+    outs = list(out) if isinstance(out, (tuple, list)) else [out]
+    if len(outs) != len(results):
+        raise ArgumentError(f"{id} has {len(results)} results, out= gives {len(outs)}")
+    return outs, out

@@ -1,0 +1,308 @@
+"""Operators: a name, one definition as loops, algorithms, calls that find a kernel.
+
+A definition in tensor-expression style becomes an operator by decoration, in the
+library or in a user's own module:
+
+    @operator("my.scaled_sum")
+    def scaled_sum(x, y, *, scale=1.0):
+        return compute(x.shape, lambda i: scale * x[i] + y[i])
+
+    scaled_sum(a, b, scale=2.0)         # NumPy, torch or JAX arrays on the CPU
+    scaled_sum.shape((8,), (8,))        # (8,): from the definition, no data
+
+Positional parameters are arrays, keyword parameters are attributes of the workload.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from tensorlang.errors import OperatorError
+from tensorlang.ops import registry
+from tensorlang.ops.dispatch import overloaded, plain
+from tensorlang.workload import Workload, attributes_of
+
+if TYPE_CHECKING:
+    from tensorlang.ir.cost import Cost
+    from tensorlang.ir.nodes import Function
+    from tensorlang.targets import Target
+
+Define: TypeAlias = "Callable[[Workload], Function]"
+Kernel: TypeAlias = Callable[..., Any]
+# a kernel, what to call it with, and what the operator returns
+Launch: TypeAlias = tuple[Kernel, tuple[Any, ...], Any]
+Front: TypeAlias = Callable[..., Launch]
+
+DIRECT: Final = "direct"
+
+
+@dataclass(frozen=True, slots=True)
+class Algorithm:
+    """One way to compute an operator, as IR of its own.
+
+    Attributes:
+        name: Its name among the operator's algorithms.
+        define: The IR function for a workload.
+        serves: Whether it can compute a workload at all.
+        tolerance: The relative error it may have against the reference; 0 is exact.
+    """
+
+    name: str
+    define: Define
+    serves: Callable[[Workload], bool] = field(default=lambda _: True)
+    tolerance: float = 0.0
+
+
+class Operator:
+    """A named operator: callable on arrays, and open to tools.
+
+    Attributes:
+        id: Canonical id, such as `random.bits`.
+        aliases: Other names that find it.
+        family: The group that is tuned and scheduled together, such as `threefry`.
+        algorithms: By name; `direct` is the definition itself.
+        default: The workload that stands for it where no shape is given.
+        sizes: The values of its symbolic sizes for a workload, by name.
+        scalars: Usual values of its kernels' other scalars, by name: for measuring.
+    """
+
+    def __init__(
+        self,
+        id: str,
+        define: Define,
+        front: Front,
+        *,
+        aliases: tuple[str, ...] = (),
+        family: str = "",
+        default: Workload | None = None,
+        tolerance: float = 0.0,
+        result: Callable[[Workload], Any] | None = None,
+        sizes: Callable[[Workload], dict[str, int]] | None = None,
+        scalars: Callable[[Workload], dict[str, Any]] | None = None,
+    ) -> None:
+        self.id = id
+        self.aliases = aliases
+        self.family = family
+        self.algorithms: dict[str, Algorithm] = {
+            DIRECT: Algorithm(DIRECT, define, tolerance=tolerance)
+        }
+        self.default = default
+        self.kernels: dict[Any, Kernel] = {}
+        self._front = front
+        self._result = result
+        self.sizes = sizes or _none
+        self.scalars = scalars or _none
+        self.__doc__ = front.__doc__
+        self.__name__ = id.rpartition(".")[2]
+        self.__wrapped__ = front
+        self.module = front.__module__
+        registry.register(self)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Compute on arrays; an argument with `__tensorlang_op__` takes over."""
+        if not (
+            plain(map(type, args)) and (not kwargs or plain(map(type, kwargs.values())))
+        ):
+            result = overloaded(self, args, kwargs)
+            if result is not NotImplemented:
+                return result
+        kernel, arguments, result = self._front(*args, **kwargs)
+        kernel(*arguments)
+        return result
+
+    def __repr__(self) -> str:
+        return f"<operator {self.id}>"
+
+    def kernel(self, *args: Any, **kwargs: Any) -> Kernel:
+        """The kernel that a call with these arguments would run; uses no key up."""
+        spare = [value.clone() if _is_key(value) else value for value in args]
+        named = {k: v.clone() if _is_key(v) else v for k, v in kwargs.items()}
+        found = self._front(*spare, **named)[0]
+        return getattr(found, "kernel", found)
+
+    def workload(
+        self,
+        *shapes: tuple[int, ...],
+        dtypes: tuple[str, ...] | str | None = None,
+        threads: int = 0,
+        **attributes: Any,
+    ) -> Workload:
+        """The workload of these shapes; the rest is the default's where not given."""
+        default = self.default or Workload(self.id, (), ())
+        shapes = tuple(tuple(map(int, shape)) for shape in shapes) or default.shapes
+        if dtypes is None:
+            first = default.dtypes[0] if default.dtypes else "f32"
+            same = len(default.dtypes) == len(shapes)
+            dtypes = default.dtypes if same else (first,) * len(shapes)
+        elif isinstance(dtypes, str):
+            dtypes = (dtypes,) * len(shapes)
+        given = attributes_of(default.named | attributes)
+        return Workload(self.id, shapes, dtypes, given, threads)
+
+    def function(self, workload: Workload, algorithm: str = DIRECT) -> Function:
+        """The IR of an algorithm for a workload, not scheduled.
+
+        Raises:
+            OperatorError: there is no such algorithm, or it does not serve this.
+        """
+        chosen = self.algorithms.get(algorithm)
+        if chosen is None:
+            raise OperatorError(
+                f"{self.id} has no algorithm {algorithm!r}; "
+                f"it has {', '.join(self.algorithms)}"
+            )
+        if not chosen.serves(workload):
+            raise OperatorError(f"{self.id}: {algorithm} does not serve {workload}")
+        return chosen.define(workload)
+
+    def shape(self, *shapes: tuple[int, ...], **attributes: Any) -> Any:
+        """The result's shape for these shapes, from the definition: a tuple each."""
+        workload = self.workload(*shapes, **attributes)
+        if self._result is not None:
+            return self._result(workload)
+        return _result_shapes(self.function(workload), self.sizes(workload))
+
+    def cost(self, *shapes: tuple[int, ...], **attributes: Any) -> Cost:
+        """Operations and bytes as expressions in the symbolic sizes."""
+        from tensorlang.ir.cost import cost  # noqa: PLC0415 - not for every call
+
+        return cost(self.function(self.workload(*shapes, **attributes)))
+
+    def flops(self, *shapes: tuple[int, ...], **attributes: Any) -> int:
+        """Floating-point operations of one call."""
+        return self._costs(*shapes, **attributes)[0]
+
+    def bytes(self, *shapes: tuple[int, ...], **attributes: Any) -> int:
+        """The least bytes one call can read and write."""
+        counts = self._costs(*shapes, **attributes)
+        return counts[2] + counts[3]
+
+    def _costs(
+        self, *shapes: tuple[int, ...], **attributes: Any
+    ) -> tuple[int, int, int, int]:
+        sizes = self.sizes(self.workload(*shapes, **attributes))
+        return self.cost(*shapes, **attributes).at(sizes)
+
+    def build(self, workload: Workload, target: Target | str | None = None) -> Kernel:
+        """The best known kernel for a workload, built or from the caches."""
+        from tensorlang.ops.building import build  # noqa: PLC0415 - loads a compiler
+
+        return build(self, workload, target)
+
+
+def _is_key(value: Any) -> bool:
+    return hasattr(value, "clone") and hasattr(value, "fold")
+
+
+def _none(_: Workload) -> dict[str, Any]:
+    return {}
+
+
+def _result_shapes(func: Function, sizes: Mapping[str, int]) -> Any:
+    from tensorlang.ops.examples import shapes  # noqa: PLC0415 - not for every call
+
+    made = shapes(func, sizes)
+    results = tuple(made[p.buffer.name] for p in func.params if p.role != "in")
+    return results[0] if len(results) == 1 else results
+
+
+def operator(
+    id: str,
+    *,
+    aliases: tuple[str, ...] = (),
+    family: str = "",
+    tolerance: float = 0.0,
+) -> Callable[[Callable[..., Any]], Operator]:
+    """Make an operator of a definition in tensor-expression style.
+
+    Args:
+        id: Its canonical id: words joined by dots, such as `my.scaled_sum`.
+        aliases: Other names for it.
+        family: What its schedules are registered under; generic ones where empty.
+        tolerance: The relative error its kernels may have against the interpreter.
+
+    Raises:
+        OperatorError: the name is not an identifier, or another operator has it.
+    """
+    if not all(part.isidentifier() for part in id.split(".")):
+        raise OperatorError(f"{id!r} is not a name such as 'my.op'")
+
+    def make(definition: Callable[..., Any]) -> Operator:
+        from tensorlang.ops import expressions  # noqa: PLC0415 - it imports this
+
+        return expressions.operator_of(id, definition, aliases, family, tolerance)
+
+    return make
+
+
+def algorithm(
+    op: Operator,
+    name: str,
+    *,
+    serves: Callable[[Workload], bool] | None = None,
+    tolerance: float = 0.0,
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add another way to compute `op`: a definition with the same parameters.
+
+    Args:
+        op: The operator.
+        name: The algorithm's name, new to the operator.
+        serves: Which workloads it can compute; all by default.
+        tolerance: The relative error it may have against the reference.
+
+    Raises:
+        OperatorError: the operator has an algorithm of that name.
+    """
+    if name in op.algorithms:
+        raise OperatorError(f"{op.id} has an algorithm {name!r} already")
+
+    def add(definition: Callable[..., Any]) -> Callable[..., Any]:
+        from tensorlang.ops import expressions  # noqa: PLC0415 - it imports this
+
+        define = expressions.define_with(op.id, definition)
+        usable = serves or (lambda _: True)
+        op.algorithms[name] = Algorithm(name, define, usable, tolerance)
+        return definition
+
+    return add
+
+
+def declared(
+    id: str,
+    define: str,
+    *,
+    shapes: Mapping[str, Any],
+    **options: Any,
+) -> Callable[[Front], Operator]:
+    """An operator of the library whose decorated function checks and prepares calls.
+
+    Args:
+        id: Its canonical id.
+        define: `module:function` from workload to IR, imported at first use.
+        shapes: The default workload: `shapes`, `dtypes` and attributes.
+        options: As for `Operator`.
+    """
+    given = dict(shapes)
+    default = Workload(
+        id, given.pop("shapes"), given.pop("dtypes"), attributes_of(given)
+    )
+
+    def make(front: Front) -> Operator:
+        return Operator(id, imported(define), front, default=default, **options)
+
+    return make
+
+
+def imported(place: str) -> Define:
+    """The definition at `module:function`, imported when it is first called."""
+    module, _, name = place.partition(":")
+
+    def define(workload: Workload) -> Function:
+        from importlib import import_module  # noqa: PLC0415 - the point of this
+
+        made: Function = getattr(import_module(module), name)(workload)
+        return made
+
+    return define

@@ -1,0 +1,272 @@
+"""The draws: bits, uniform, normal and their kin, each a front over one kernel.
+
+Every draw consumes its key. `offset` starts that many elements into the key's stream,
+`stream` names the layout of the stream (`jax`, or `packed`, which wastes no bits and is
+another sequence), `target` says where to compute, `out` where the result goes. A batch
+of keys gives a result of shape `[*key.shape, *shape]`, each key its own stream.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from tensorlang.errors import ArgumentError
+from tensorlang.ops.operator import declared
+from tensorlang.ops.random.draw import FLOATS, draw, element_type, number
+
+if TYPE_CHECKING:
+    from tensorlang.ops.operator import Launch
+    from tensorlang.ops.random.keys import Key
+    from tensorlang.workload import Workload
+
+UNSIGNED: Final = ("u8", "u16", "u32", "u64")
+_ELEMENTWISE: Final = "tensorlang.ops.random.definitions:elementwise"
+
+
+def _sizes(workload: Workload) -> dict[str, int]:
+    shape = workload.shapes[0]
+    if workload.named["batch"]:
+        return {"m": shape[0], "n": math.prod(shape[1:])}
+    return {"n": math.prod(shape)}
+
+
+def _usual(_: Workload) -> dict[str, Any]:
+    """Scalars to measure with: inside of every distribution's domain."""
+    return {
+        "minval": -1.0,
+        "maxval": 1.0,
+        "threshold": 1 << 22,
+        "lower": -2.0,
+        "upper": 2.0,
+        "above": -2.0,
+        "below": 2.0,
+    }
+
+
+def _declared(name: str, dtype: str = "f32", **attributes: Any) -> Any:
+    """A draw's operator: an elementwise kernel, symbolic in its sizes."""
+    default = {
+        "shapes": ((1 << 24,),),
+        "dtypes": (dtype,),
+        "impl": "threefry2x32",
+        "stream": "jax",
+        "batch": False,
+        "carries": False,
+    }
+    return declared(
+        f"random.{name}",
+        _ELEMENTWISE,
+        shapes=default | attributes,
+        aliases=(name,),
+        family="threefry",
+        sizes=_sizes,
+        scalars=_usual,
+        result=lambda workload: workload.shapes[0],
+    )
+
+
+@_declared("bits", "u32")
+def bits(key: Key, shape: Any = (), dtype: Any = "uint32", **options: Any) -> Launch:
+    """Random bits: unsigned integers of 8, 16, 32 or 64 bits, all values alike.
+
+    Args:
+        key: Consumed; a batch gives `[*key.shape, *shape]`.
+        shape: The result's shape for each key.
+        dtype: `uint8`, `uint16`, `uint32` or `uint64`.
+        options: `offset`, `stream`, `target`, `out`, as for every draw.
+
+    Raises:
+        KeyReuseError: the key was used before.
+        ArgumentError, DTypeError, ShapeError: an argument is out of its domain.
+    """
+    return draw(bits, key, shape, dtype, UNSIGNED, **options)
+
+
+@_declared("uniform", variant="unit")
+def uniform(
+    key: Key,
+    shape: Any = (),
+    dtype: Any = "float32",
+    minval: float = 0.0,
+    maxval: float = 1.0,
+    *,
+    resolution: str = "usual",
+    **options: Any,
+) -> Launch:
+    """Floats evenly spread over [minval, maxval).
+
+    Args:
+        key: Consumed; a batch gives `[*key.shape, *shape]`.
+        shape: The result's shape for each key.
+        dtype: `float16`, `bfloat16`, `float32` or `float64`.
+        minval: The smallest value.
+        maxval: The bound of the values; rounding may reach it, as in JAX.
+        resolution: `usual`, JAX's grid of 2^-23 (f32), or `high`: every float near 0
+            too, with its right probability; another sequence, and twice the bits.
+        options: `offset`, `stream`, `target`, `out`, as for every draw.
+
+    Raises:
+        KeyReuseError: the key was used before.
+        ArgumentError, DTypeError, ShapeError: an argument is out of its domain.
+    """
+    if resolution == "usual" and minval == 0.0 and maxval == 1.0:
+        return draw(uniform, key, shape, dtype, FLOATS, variant="unit", **options)
+    if resolution not in ("usual", "high"):
+        raise ArgumentError(
+            f"random.uniform: resolution {resolution!r} is neither 'usual' nor 'high'"
+        )
+    low, high = (
+        number("random.uniform", "minval", minval),
+        number("random.uniform", "maxval", maxval),
+    )
+    if low > high:
+        raise ArgumentError(f"random.uniform: minval {low} is above maxval {high}")
+    kind = element_type("random.uniform", dtype, FLOATS)
+    scalars = (rounded(low, kind), rounded(high, kind))
+    variant = "fine" if resolution == "high" else "uniform"
+    return draw(
+        uniform, key, shape, kind, FLOATS, variant=variant, scalars=scalars, **options
+    )
+
+
+def rounded(value: float, dtype: str) -> float:
+    """The number as an element type holds it."""
+    from tensorlang.ir.dtypes import DType  # noqa: PLC0415 - only with scalars
+
+    return float(np.asarray(value).astype(DType(dtype).numpy))
+
+
+@_declared("normal")
+def normal(key: Key, shape: Any = (), dtype: Any = "float32", **options: Any) -> Launch:
+    """Standard normal floats, `sqrt(2) * erfinv(u)`.
+
+    Within 3 ulp of JAX's, and the same bits on all of our targets.
+
+    Args:
+        key: Consumed; a batch gives `[*key.shape, *shape]`.
+        shape: The result's shape for each key.
+        dtype: `float16`, `bfloat16`, `float32` or `float64`.
+        options: `offset`, `stream`, `target`, `out`, as for every draw.
+
+    Raises:
+        KeyReuseError: the key was used before.
+        ArgumentError, DTypeError, ShapeError: an argument is out of its domain.
+    """
+    return draw(normal, key, shape, dtype, FLOATS, **options)
+
+
+@_declared("truncated_normal")
+def truncated_normal(
+    key: Key,
+    lower: float,
+    upper: float,
+    shape: Any = (),
+    dtype: Any = "float32",
+    **options: Any,
+) -> Launch:
+    """Standard normal floats on the condition lower < x < upper.
+
+    Args:
+        key: Consumed; a batch gives `[*key.shape, *shape]`.
+        lower: The bound below; -inf for none.
+        upper: The bound above; inf for none.
+        shape: The result's shape for each key.
+        dtype: `float16`, `bfloat16`, `float32` or `float64`.
+        options: `offset`, `stream`, `target`, `out`, as for every draw.
+
+    Raises:
+        KeyReuseError: the key was used before.
+        ArgumentError, DTypeError, ShapeError: an argument is out of its domain.
+    """
+    from tensorlang.ir.dtypes import DType  # noqa: PLC0415 - only with scalars
+
+    name = "random.truncated_normal"
+    low, high = number(name, "lower", lower), number(name, "upper", upper)
+    if not low < high:
+        raise ArgumentError(f"{name}: lower {low} is not below upper {high}")
+    kind = element_type(name, dtype, FLOATS)
+    held = DType(kind).numpy.type
+    bounds = held(low), held(high)
+    inside = (
+        np.nextafter(bounds[0], held(math.inf)),
+        np.nextafter(bounds[1], held(-math.inf)),
+    )
+    scalars = tuple(float(value) for value in (*bounds, *inside))
+    return draw(truncated_normal, key, shape, kind, FLOATS, scalars=scalars, **options)
+
+
+@_declared("bernoulli")
+def bernoulli(key: Key, p: Any = 0.5, shape: Any = None, **options: Any) -> Launch:
+    """True with probability p: `uniform(key) < p` in f32, compared as integers.
+
+    Args:
+        key: Consumed; a batch gives `[*key.shape, *shape]`.
+        p: The probability, 0 <= p <= 1, rounded to f32.
+        shape: The result's shape for each key; `()` by default.
+        options: `offset`, `stream`, `target`, `out`, as for every draw.
+
+    Raises:
+        KeyReuseError: the key was used before.
+        ArgumentError, ShapeError: an argument is out of its domain.
+    """
+    if isinstance(p, np.ndarray) and p.ndim:
+        raise ArgumentError(
+            "random.bernoulli takes one probability; for an array of them compare "
+            "random.uniform(key, p.shape) < p"
+        )
+    probability = number("random.bernoulli", "p", p)
+    if not 0.0 <= probability <= 1.0:
+        raise ArgumentError(f"random.bernoulli: p is in [0, 1], not {probability}")
+    return draw(
+        bernoulli,
+        key,
+        () if shape is None else shape,
+        "f32",
+        ("f32",),
+        scalars=(threshold(probability),),
+        **options,
+    )
+
+
+def threshold(p: float) -> int:
+    """How many of the 2^23 values of an f32 uniform are below p (rounded to f32)."""
+    return math.ceil(float(np.float32(p)) * (1 << 23))
+
+
+@_declared("exponential")
+def exponential(
+    key: Key, shape: Any = (), dtype: Any = "float32", **options: Any
+) -> Launch:
+    """Exponential floats of rate 1, `-log1p(-u)`.
+
+    Args:
+        key: Consumed; a batch gives `[*key.shape, *shape]`.
+        shape: The result's shape for each key.
+        dtype: `float16`, `bfloat16`, `float32` or `float64`.
+        options: `offset`, `stream`, `target`, `out`, as for every draw.
+
+    Raises:
+        KeyReuseError: the key was used before.
+        ArgumentError, DTypeError, ShapeError: an argument is out of its domain.
+    """
+    return draw(exponential, key, shape, dtype, FLOATS, **options)
+
+
+@_declared("gumbel")
+def gumbel(key: Key, shape: Any = (), dtype: Any = "float32", **options: Any) -> Launch:
+    """Standard Gumbel floats, `-log(-log(u))`.
+
+    Args:
+        key: Consumed; a batch gives `[*key.shape, *shape]`.
+        shape: The result's shape for each key.
+        dtype: `float16`, `bfloat16`, `float32` or `float64`.
+        options: `offset`, `stream`, `target`, `out`, as for every draw.
+
+    Raises:
+        KeyReuseError: the key was used before.
+        ArgumentError, DTypeError, ShapeError: an argument is out of its domain.
+    """
+    return draw(gumbel, key, shape, dtype, FLOATS, **options)

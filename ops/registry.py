@@ -1,0 +1,100 @@
+"""All operators by name: canonical ids, aliases, families, and users' own modules."""
+
+from __future__ import annotations
+
+import importlib
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Final
+
+from tensorlang.errors import OperatorError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tensorlang.ops.operator import Operator
+
+LIBRARY: Final = ("tensorlang.ops.random", "tensorlang.ops.nn")
+
+_BY_ID: Final[dict[str, Operator]] = {}
+_BY_ALIAS: Final[dict[str, Operator]] = {}
+
+
+def register(op: Operator) -> None:
+    """Enter an operator under its id and aliases.
+
+    Raises:
+        OperatorError: another operator has one of these names.
+    """
+    for name in (op.id, *op.aliases):
+        held = _BY_ID.get(name) or _BY_ALIAS.get(name)
+        if held is not None and held.module != op.module:
+            raise OperatorError(
+                f"two operators are called {name!r}: one of {held.module} and one of "
+                f"{op.module}; give one of them another name"
+            )
+    _BY_ID[op.id] = op
+    _BY_ALIAS.update(dict.fromkeys(op.aliases, op))
+
+
+def operators() -> tuple[Operator, ...]:
+    """Every operator known, library and users', sorted by id."""
+    _load()
+    return tuple(_BY_ID[name] for name in sorted(_BY_ID))
+
+
+def find(name: str) -> Operator:
+    """The operator of that id or alias; `module:attribute` imports a user's own.
+
+    Raises:
+        OperatorError: there is none; names what comes near.
+    """
+    if ":" in name:
+        return _imported(name)
+    _load()
+    held = _BY_ID.get(name) or _BY_ALIAS.get(name)
+    if held is None:
+        near = get_close_matches(name, [*_BY_ID, *_BY_ALIAS, *_families()], n=3)
+        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        raise OperatorError(
+            f"no operator is called {name!r}{hint} (tlang ops lists them; an operator "
+            "of your own is module:name)"
+        )
+    return held
+
+
+def select(name: str) -> tuple[Operator, ...]:
+    """The operators a name stands for: one, or the members of a family in order.
+
+    Raises:
+        OperatorError: neither an operator nor a family is called that.
+    """
+    _load()
+    members = tuple(op for op in _BY_ID.values() if op.family == name)
+    return members if members and name not in _BY_ID else (find(name),)
+
+
+def _families() -> Iterator[str]:
+    return iter({op.family for op in _BY_ID.values() if op.family})
+
+
+def _load() -> None:
+    for module in LIBRARY:
+        importlib.import_module(module)
+
+
+def _imported(name: str) -> Operator:
+    from tensorlang.ops.operator import Operator  # noqa: PLC0415 - it imports this
+
+    module, _, attribute = name.partition(":")
+    if not all(part.isidentifier() for part in (*module.split("."), attribute)):
+        raise OperatorError(f"{name!r} is not of the form module:name")
+    try:
+        held = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as problem:
+        raise OperatorError(f"{name!r} cannot be imported: {problem}") from problem
+    if not isinstance(held, Operator):
+        raise OperatorError(
+            f"{name!r} is a {type(held).__name__}, not an operator; decorate its "
+            "definition with tensorlang.ops.operator"
+        )
+    return held

@@ -1,0 +1,52 @@
+"""What an operator returns: fresh arrays in the caller's kind, or the `out` given."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tensorlang.errors import ArgumentError, DTypeError, ShapeError
+from tensorlang.runtime import arrays, buffers
+
+
+def empty(
+    name: str, shape: tuple[int, ...], dtype: np.dtype[Any], like: object = None
+) -> tuple[arrays.Array, Any]:
+    """A fresh array, and the same in the kind (torch, JAX) that `like` has.
+
+    Raises:
+        ShapeError: there is no memory for it.
+    """
+    size = math.prod(shape) * dtype.itemsize
+    try:
+        made = buffers.empty(shape, dtype)
+    except (MemoryError, OSError, ValueError, OverflowError) as problem:
+        raise ShapeError(
+            f"{name}: a {dtype} result of shape {shape} needs {size / 2**30:.4g} GiB, "
+            "which cannot be allocated; draw it in parts with offset=, or give out="
+        ) from problem
+    kind = arrays.kind_of(like)
+    return made, made if kind in ("numpy", "builtins") else arrays.as_kind(made, kind)
+
+
+def given(
+    name: str, out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]
+) -> arrays.Array:
+    """The memory of a caller's `out=` as a NumPy array.
+
+    Raises:
+        ShapeError, DTypeError, ArgumentError: it does not fit the result.
+    """
+    reason = arrays.immutable(out)
+    if reason:
+        raise ArgumentError(f"{name}: out {reason}; pass a NumPy array")
+    array = arrays.view(out, f"{name}: out")
+    if array.shape != shape:
+        raise ShapeError(f"{name}: out has shape {array.shape}, the result {shape}")
+    if array.dtype != dtype:
+        raise DTypeError(f"{name}: out is {array.dtype}, the result is {dtype}")
+    if not array.flags.writeable:
+        raise ArgumentError(f"{name}: out is read-only; pass an array of your own")
+    return array
