@@ -42,7 +42,7 @@ from tensorlang.ir.nodes import (
 from tensorlang.ir.print_expr import access, index_map, indices, options, text, texts
 from tensorlang.ir.reducers import builtin
 from tensorlang.ir.syntax import LOOP_WORDS, ROLE_WORDS
-from tensorlang.ir.visit import walk
+from tensorlang.ir.visit import children
 
 _WIDTH: Final = 100
 _INDENT: Final = "    "
@@ -132,8 +132,18 @@ def _function(node: Function) -> str:
 
 def own_reducers(node: Node) -> tuple[Reducer, ...]:
     """The reducers used below `node` that are not built in, in order of first use."""
-    used = (n.reducer for n in walk(node) if isinstance(n, Reduce))
+    used = (n.reducer for n in _statements(node) if isinstance(n, Reduce))
     return tuple(r for r in dict.fromkeys(used) if builtin(r.name, r.dtypes) != r)
+
+
+def _statements(node: Node) -> Iterator[Node]:
+    """`node` and the statements below it, in program order."""
+    stack = [node]
+    while stack:
+        current = stack.pop()
+        yield current
+        below = [child for child in children(current) if isinstance(child, Stmt)]
+        stack.extend(reversed(below))
 
 
 def _header(opening: str, args: list[str], closing: str) -> Iterator[str]:
