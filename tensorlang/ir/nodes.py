@@ -44,7 +44,8 @@ stands as a whole dimension in the shape of a parameter is bound from that shape
 *Loops start at 0.* An extent is evaluated once, on entry; at or below 0 the loop does
 not run. `parallel` iterations may run in any order or at once, `vectorized` ones in
 lock-step, `bound` ones as index `thread` of an execution scope (`block.x`, `thread.x`):
-in all three, no iteration may touch what another one writes. `unrolled` is a serial
+in all three, no iteration may touch what another one writes, except that lanes of
+a `vectorized` loop may fold one state of a commutative reduction. `unrolled` is a serial
 loop written out.
 
 *A block is one computation with its own axes.* Each iteration around it gives every

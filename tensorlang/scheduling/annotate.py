@@ -66,7 +66,8 @@ def iterations_independent(loop: For, verb: str) -> str | None:
 def lanes_independent(loop: For) -> str | None:
     """No lane touches what another one writes, except to fold a commutative state."""
     for found in dependences([loop], loop.body):
-        if found.loops and not found.reduction:
+        folds = found.reduction and loop.var not in found.place
+        if found.loops and not folds:
             return (
                 f"vectorize: lanes of loop {loop.var.name!r} are not independent: "
                 f"{found.why}; choose a loop that drives spatial axes or a "
@@ -75,12 +76,11 @@ def lanes_independent(loop: For) -> str | None:
     return None
 
 
-@legality("registers belong to one thread")
-def registers_private(buffer: Buffer, loop: For) -> str | None:
+def _private(buffer: Buffer, loop: For) -> None:
     """Threads do not share a temporary that each of them has for itself."""
     if buffer.scope not in OWN or buffer not in reads(loop) | writes(loop):
-        return None
-    return (
+        return
+    raise ScheduleError(
         f"{buffer.name} of scope {buffer.scope} stands outside of loop "
         f"{loop.var.name!r}, whose iterations run in different threads; "
         "allocate it inside (compute_at, cache_write with at=), or keep it global"
@@ -139,7 +139,7 @@ def _shared(func: Function, name: str, kind: str, thread: str) -> Function:
     inside = set(allocations(loop.body))
     for buffer in allocations(func):
         if buffer not in inside:
-            registers_private(buffer, loop)
+            _private(buffer, loop)
     return replace(path, with_fields(loop, kind=kind, thread=thread))
 
 
@@ -262,7 +262,7 @@ def set_scope(func: Function, buffer: str, scope: str) -> Function:
     new = with_fields(old, scope=scope)
     for loop in loops(path[-2]):
         if loop.kind in SHARING:
-            registers_private(new, replace_buffers(loop, {old: new}))
+            _private(new, replace_buffers(loop, {old: new}))
     return replace_buffers(func, {old: new})
 
 

@@ -28,7 +28,14 @@ from tensorlang.ir.nodes import (
     Store,
     Var,
 )
-from tensorlang.ir.visit import allocations, children, substitute, walk, writes
+from tensorlang.ir.visit import (
+    allocations,
+    children,
+    free_vars,
+    substitute,
+    walk,
+    writes,
+)
 from tensorlang.scheduling.digits import fixed
 from tensorlang.scheduling.slices import Extents
 from tensorlang.scheduling.tree import constant
@@ -50,11 +57,15 @@ class Touch:
 
 @dataclass(frozen=True, slots=True)
 class Dependence:
-    """The loops (of those asked about) that may carry a dependence, and why."""
+    """The loops (of those asked about) that may carry a dependence, and why.
+
+    For a commutative reduction, `place` has the variables that its state's place uses.
+    """
 
     loops: frozenset[Var]
     why: str
     reduction: bool = False
+    place: frozenset[Var] = frozenset()
 
 
 @dataclass(slots=True)
@@ -156,13 +167,18 @@ def _within(
             carried,
             f"iterations meet in one element of block {block.name!r}",
             reduction=carried <= folded and folds(block),
+            place=frozenset().union(*map(free_vars, _values(block, INDEPENDENT))),
         )
 
 
 def _driven(block: Block, kinds: tuple[str, ...], extents: Extents) -> frozenset[Var]:
     """The loops that the axes of these kinds follow one to one."""
-    values = [axis.value for axis in block.axes if axis.kind in kinds]
-    return fixed([(value, value) for value in values], extents) or frozenset()
+    pairs = [(value, value) for value in _values(block, kinds)]
+    return fixed(pairs, extents) or frozenset()
+
+
+def _values(block: Block, kinds: tuple[str, ...]) -> list[Expr]:
+    return [axis.value for axis in block.axes if axis.kind in kinds]
 
 
 def folds(block: Block) -> bool:

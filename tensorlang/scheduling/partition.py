@@ -159,6 +159,6 @@ def _assuming(loop: For, condition: Expr, around: Extents) -> Stmt:
     def visit(current: Any) -> Any:
         if isinstance(current, Buffer):
             return current
-        return values.get(current) or rebuild(current, visit)
+        return values[current] if current in values else rebuild(current, visit)
 
     return tidy(visit(loop), around)

@@ -33,6 +33,7 @@ from tensorlang.ir.nodes import (
     While,
 )
 from tensorlang.ir.visit import blocks as blocks_below
+from tensorlang.ir.visit import free_vars, walk
 
 if TYPE_CHECKING:
     from tensorlang.ir.interpreter.lanes import Array
@@ -120,11 +121,24 @@ def _blocks_below(node: While) -> tuple[Block, ...]:
 def _(node: For, machine: Machine, lanes: Lanes) -> None:
     machine.step()
     extents = evaluate(node.extent, machine, lanes)
-    if node.kind in ("parallel", "vectorized", "bound"):
+    together = node.kind in ("parallel", "vectorized", "bound")
+    if together and not machine.derived(node, _folds):
         _in_lanes(node, machine, lanes, extents)
     else:
         done = batch(node, machine, lanes, extents, execute)
         _in_order(node, machine, lanes, extents, done)
+
+
+def _folds(node: For) -> bool:
+    """Whether lanes fold one commutative state: any order of them is as good."""
+    if node.kind != "vectorized":
+        return False
+    return any(
+        axis.kind == "reduction" and node.var in free_vars(axis.value)
+        for block in blocks_below(node)
+        for axis in block.axes
+        if all(n.reducer.commutative for n in walk(block) if isinstance(n, Reduce))
+    )
 
 
 def _in_lanes(node: For, machine: Machine, lanes: Lanes, extents: Array) -> None:
