@@ -10,12 +10,10 @@ from functools import cached_property
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-import numpy as np
-
 from tensorlang.errors import ArgumentError, KernelError
-from tensorlang.ir.dtypes import DType
-from tensorlang.runtime import arrays, buffers, calling, llvm, pool, wrapper
-from tensorlang.runtime.signature import Signature, evaluate
+from tensorlang.runtime import arrays, calling, llvm, pool, wrapper
+from tensorlang.runtime.outputs import output_maker
+from tensorlang.runtime.signature import Signature
 from tensorlang.targets import Target
 
 if TYPE_CHECKING:
@@ -90,7 +88,8 @@ class Kernel:
         self._arity: Final = len(signature.buffers) + len(signature.free)
         self._written = itemgetter(*signature.outs) if signature.outs else _nothing
         self._only_out = signature.outs[0] if len(signature.outs) == 1 else None
-        self._static = _static_outputs(signature)
+        self._free: Final = tuple(scalar.name for scalar in signature.free)
+        self._make: Final = output_maker(signature)
 
     def __call__(self, *args: Any, out: Any = None, **scalars: Any) -> Any:
         """Run; returns the `out` arrays: one, a tuple of several, or None."""
@@ -189,72 +188,33 @@ class Kernel:
         """All arguments in order: outputs given or made, named scalars put in place."""
         signature = self.signature
         count = len(signature.buffers) - len(signature.outs)
-        complete = list(args[:count])
-        for position, output in zip(
-            signature.outs, self._outputs(args[:count], out, named), strict=True
-        ):
+        inputs, values = args[:count], args[count:]
+        self._check_names(named)
+        sizes = {**dict(zip(self._free, values, strict=False)), **named}
+        outputs = self._make(inputs, sizes) if out is None else self._given(out)
+        complete = list(inputs)
+        for position, output in zip(signature.outs, outputs, strict=True):
             complete.insert(position, output)
-        complete.extend(args[count:])
-        for scalar in signature.free[len(args) - count :]:
-            if scalar.name not in named:
-                break
-            complete.append(named[scalar.name])
-        return complete
+        rest = self._free[len(values) :]
+        return [*complete, *values, *(sizes[name] for name in rest if name in sizes)]
 
-    def _outputs(
-        self, inputs: tuple[Any, ...], out: Any, named: Mapping[str, Any]
-    ) -> Any:
-        outs = self.signature.outs
-        if out is not None:
-            given = out if isinstance(out, tuple) else (out,)
-            if len(given) != len(outs):
-                raise ArgumentError(
-                    f"{self.name} has {len(outs)} outputs, got {len(given)} in out="
-                )
-            return given
-        if self._static is not None:
-            return [buffers.empty(shape, dtype) for shape, dtype in self._static]
-        dtypes = [self.signature.buffers[position].numpy for position in outs]
-        return map(buffers.empty, self._shapes(inputs, named), dtypes)
-
-    def _shapes(
-        self, inputs: tuple[Any, ...], named: Mapping[str, Any]
-    ) -> list[tuple[int, ...]]:
-        """The shapes of fresh outputs, from those of the inputs and named scalars."""
-        signature = self.signature
-        given = iter(inputs)
-        shapes: list[tuple[int, ...] | None] = []
-        for spec in signature.buffers:
-            array: Any = None if spec.role == "out" else next(given, None)
-            shapes.append(None if array is None else np.shape(array))
-        scalars = dict(named)
-        calling.bind(signature, shapes, scalars)
-        try:
-            return [
-                tuple(evaluate(dim, scalars) for dim in signature.buffers[i].shape)
-                for i in signature.outs
-            ]
-        except KeyError as error:
+    def _given(self, out: Any) -> tuple[Any, ...]:
+        given = out if isinstance(out, tuple) else (out,)
+        if len(given) != len(self.signature.outs):
             raise ArgumentError(
-                f"{self.name}: no input's shape gives {error.args[0]}; "
-                f"pass {error.args[0]}= or out="
-            ) from None
+                f"{self.name} has {len(self.signature.outs)} outputs, "
+                f"got {len(given)} in out="
+            )
+        return given
+
+    def _check_names(self, named: Mapping[str, Any]) -> None:
+        known = [scalar.name for scalar in self.signature.scalars]
+        for name in named:
+            if name not in known:
+                raise ArgumentError(
+                    f"{self.name} has no scalar {name!r}; it has {', '.join(known)}"
+                )
 
 
 def _nothing(_args: object) -> None:
     return None
-
-
-def _static_outputs(
-    signature: Signature,
-) -> list[tuple[tuple[int, ...], np.dtype[Any]]] | None:
-    """Shapes and dtypes of the outputs where no scalar is needed to know them."""
-    found = []
-    for i in signature.outs:
-        spec = signature.buffers[i]
-        try:
-            shape = tuple(evaluate(dim, {}) for dim in spec.shape)
-        except KeyError:
-            return None
-        found.append((shape, DType(spec.dtype).numpy))
-    return found

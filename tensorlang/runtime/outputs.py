@@ -1,0 +1,113 @@
+"""Making the outputs that a call leaves away: their shapes follow from its inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tensorlang.errors import ArgumentError
+from tensorlang.runtime import arrays, buffers, calling
+from tensorlang.runtime.arrays import Array
+from tensorlang.runtime.signature import Dim, Signature, evaluate
+
+Maker: TypeAlias = Callable[[Sequence[Any], Mapping[str, Any]], list[Array]]
+"""From the inputs of a call, and the scalars given by value, to fresh outputs."""
+
+Origin: TypeAlias = "int | tuple[int, int]"  # a size, or (which input, which axis)
+
+
+def output_maker(signature: Signature) -> Maker:
+    """How to make the outputs of a kernel: by a plan where its shapes allow one."""
+    origins = _origins(signature)
+    plans: list[tuple[tuple[Origin, ...], np.dtype[Any]]] = []
+    for position in signature.outs:
+        spec = signature.buffers[position]
+        plan = tuple(_origin(dim, origins) for dim in spec.shape)
+        if None in plan:
+            return lambda inputs, sizes: _evaluated(signature, inputs, sizes)
+        plans.append((plan, spec.numpy))  # type: ignore[arg-type]
+
+    def planned(inputs: Sequence[Any], _: Mapping[str, Any]) -> list[Array]:
+        return [
+            buffers.empty(
+                tuple(
+                    size if isinstance(size, int) else inputs[size[0]].shape[size[1]]
+                    for size in plan
+                ),
+                dtype,
+            )
+            for plan, dtype in plans
+        ]
+
+    def careful(inputs: Sequence[Any], sizes: Mapping[str, Any]) -> list[Array]:
+        try:
+            return planned(inputs, sizes)
+        except (AttributeError, IndexError, TypeError):
+            return _evaluated(signature, inputs, sizes)
+
+    return careful
+
+
+def _origins(signature: Signature) -> dict[str, tuple[int, int]]:
+    """For each scalar that an input's shape gives: which input, and which axis."""
+    found: dict[str, tuple[int, int]] = {}
+    inputs = [spec for spec in signature.buffers if spec.role != "out"]
+    for position, spec in enumerate(inputs):
+        for axis, dim in enumerate(spec.shape):
+            if isinstance(dim, str):
+                found.setdefault(dim, (position, axis))
+    return found
+
+
+def _origin(dim: Dim, origins: Mapping[str, tuple[int, int]]) -> Origin | None:
+    """Where a dimension's size stands; None where it must be computed."""
+    if isinstance(dim, int):
+        return dim
+    return origins.get(dim) if isinstance(dim, str) else None
+
+
+def _evaluated(
+    signature: Signature, inputs: Sequence[Any], sizes: Mapping[str, Any]
+) -> list[Array]:
+    """The general way, which checks the inputs' shapes as it goes."""
+    scalars = dict(sizes)
+    calling.bind(signature, list(_shapes(signature, inputs)), scalars)
+    try:
+        shapes = [
+            tuple(evaluate(dim, scalars) for dim in signature.buffers[i].shape)
+            for i in signature.outs
+        ]
+    except KeyError as error:
+        name = error.args[0]
+        raise ArgumentError(
+            f"{signature.name}: no input's shape gives {name}; pass {name}= or out="
+        ) from None
+    return [
+        buffers.empty(_sound(signature, shape), signature.buffers[i].numpy)
+        for i, shape in zip(signature.outs, shapes, strict=True)
+    ]
+
+
+def _shapes(
+    signature: Signature, inputs: Sequence[Any]
+) -> Sequence[tuple[int, ...] | None]:
+    """The inputs' shapes in the places of their buffers, None for the outputs."""
+    given = iter(inputs)
+    found: list[tuple[int, ...] | None] = []
+    for spec in signature.buffers:
+        if spec.role == "out":
+            found.append(None)
+            continue
+        value = next(given, None)
+        where = f"{signature.name}: {spec.name}"
+        shape = getattr(value, "shape", None)
+        found.append(arrays.view(value, where).shape if shape is None else tuple(shape))
+    return found
+
+
+def _sound(signature: Signature, shape: tuple[int, ...]) -> tuple[int, ...]:
+    if any(size < 0 for size in shape):
+        raise ArgumentError(f"{signature.name}: an output cannot have shape {shape}")
+    return shape

@@ -1,0 +1,220 @@
+"""build and cached_kernel: built once, found again, open about what they are."""
+
+import os
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+from tensorlang import targets
+from tensorlang.errors import CodegenError, TargetError
+from tensorlang.ir.parser import parse
+from tensorlang.runtime import build, building, cached_kernel, llvm
+
+TEXT = """
+def twice(x: f32[n], y: Out[f32[n]], *, n: i64):
+    for i in parallel(n):
+        with block("twice", vi=spatial(n, i)):
+            y[vi] = x[vi] + x[vi]
+"""
+
+
+@pytest.fixture(autouse=True)
+def nothing_in_memory():
+    building.forget()
+    yield
+    building.forget()
+
+
+@pytest.fixture
+def compiled(monkeypatch):
+    """The texts handed to LLVM during the test."""
+    calls = []
+    original = llvm.compile_modules
+
+    def counting(*texts):
+        calls.append(texts)
+        return original(*texts)
+
+    monkeypatch.setattr(llvm, "compile_modules", counting)
+    return calls
+
+
+def test_a_kernel_says_what_it_is():
+    function = parse(TEXT)
+    kernel = build(function, trace=['s.parallel("i")'], knobs={"rows": 4})
+    assert kernel.name == "twice"
+    assert kernel.ir == function
+    assert kernel.trace == 's.parallel("i")'
+    assert "define i32 @twice(" in kernel.source
+    assert "rows=4" in kernel.source
+    assert "twice" in kernel.asm
+    assert kernel.resources["object_bytes"] > 0
+    assert kernel.resources["instructions"] > 5
+    assert "twice(x: f32[n], y: f32[n], *, n: i64)" in repr(kernel)
+    assert kernel.target == targets.host()
+
+
+def test_the_same_function_is_built_once(compiled):
+    first = build(parse(TEXT))
+    assert build(parse(TEXT)) is first
+    assert len([c for c in compiled if "@twice" in c[0]]) == 1
+
+
+def test_a_cached_kernel_is_loaded_without_compiling(compiled):
+    x = np.arange(10, dtype=np.float32)
+    np.testing.assert_array_equal(build(parse(TEXT), knobs={"k": 1})(x), 2 * x)
+    building.forget()
+    compiled.clear()
+    again = build(parse(TEXT))
+    np.testing.assert_array_equal(again(x), 2 * x)
+    assert compiled == []
+    assert again.ir == parse(TEXT)
+    assert again.artifact.knobs == {"k": 1}
+
+
+def test_another_thread_count_is_another_kernel():
+    host = targets.host()
+    one, two = (build(parse(TEXT), host.with_threads(n)) for n in (1, 2))
+    assert one is not two
+
+
+def test_unstored_kernels_are_built_anew(compiled):
+    first = build(parse(TEXT), store=False)
+    second = build(parse(TEXT), store=False)
+    assert first is not second
+    assert len([c for c in compiled if "@twice" in c[0]]) == 2
+
+
+def test_eight_threads_build_one_kernel_once(compiled):
+    kernels = []
+    start = threading.Barrier(8)
+
+    def work():
+        start.wait()
+        kernels.append(cached_kernel("twice", lambda: parse(TEXT)))
+        kernels.append(build(parse(TEXT)))
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(kernels) == 16
+    assert len(set(map(id, kernels))) == 1
+    assert len([c for c in compiled if "@twice" in c[0]]) == 1
+
+
+def test_a_named_kernel_is_found_without_its_function():
+    def never():
+        raise AssertionError("made although it is cached")
+
+    first = cached_kernel("twice", lambda: parse(TEXT))
+    assert cached_kernel("twice", never) is first
+    building.forget()
+    x = np.ones(3, np.float32)
+    np.testing.assert_array_equal(cached_kernel("twice", never)(x), 2 * x)
+    with pytest.raises(AssertionError, match="made although"):
+        cached_kernel("another", never)
+
+
+def test_a_name_whose_object_is_gone_is_made_again(private_cache):
+    cached_kernel("twice", lambda: parse(TEXT))
+    building.forget()
+    for file in private_cache.iterdir():
+        if file.stat().st_size > 1000:
+            file.unlink()
+    x = np.ones(3, np.float32)
+    kernel = cached_kernel("twice", lambda: parse(TEXT))
+    np.testing.assert_array_equal(kernel(x), 2 * x)
+
+
+@pytest.mark.parametrize("harm", ["cut", "changed", "foreign"])
+def test_a_harmed_cache_file_is_one_sentence_and_a_rebuild(private_cache, harm):
+    build(parse(TEXT))
+    building.forget()
+    for file in private_cache.iterdir():
+        data = bytearray(file.read_bytes())
+        if harm == "cut":
+            del data[len(data) // 2 :]
+        elif harm == "changed":
+            data[-1] ^= 1
+        else:
+            data = b"GIF89a"
+        file.write_bytes(data)
+    x = np.ones(3, np.float32)
+    with pytest.warns(RuntimeWarning, match=r"cache file .* is not usable \(.*rebuilt"):
+        kernel = build(parse(TEXT))
+    np.testing.assert_array_equal(kernel(x), 2 * x)
+    building.forget()
+    build(parse(TEXT))  # and no warning any more
+
+
+def test_a_warm_process_compiles_nothing_and_loads_no_templates(tmp_path):
+    code = f"""
+import sys
+import numpy as np
+from tensorlang.runtime import cached_kernel
+def make():
+    from tensorlang.ir.parser import parse
+    return parse('''{TEXT}''')
+kernel = cached_kernel("twice", make)
+assert kernel(np.ones(3, np.float32))[0] == 2
+heavy = ("jinja2", "tensorlang.codegen", "tensorlang.ir.parser", "optuna")
+print([name for name in heavy if name in sys.modules])
+"""
+    runs = [
+        subprocess.run(
+            [sys.executable, "-c", code],
+            check=True,
+            capture_output=True,
+            text=True,
+            env={**os.environ, "TENSORLANG_CACHE": str(tmp_path / "warm")},
+        ).stdout.strip()
+        for _ in range(2)
+    ]
+    assert "jinja2" in runs[0]
+    assert runs[1] == "[]"
+
+
+def test_what_cannot_be_built():
+    with pytest.raises(TargetError, match="'cuda' is not present"):
+        build(parse(TEXT), "cuda")
+    with pytest.raises(CodegenError, match="3 is neither a function nor a schedule"):
+        build(3)
+    with pytest.raises(TargetError, match=r"no kernels are built for opencl"):
+        build(parse(TEXT), targets.Target(kind="opencl"))
+
+
+def test_text_that_llvm_refuses():
+    with pytest.raises(CodegenError, match="LLVM refuses the generated text"):
+        llvm.compile_modules("define i32 @f() {\n ret i64 0\n}")
+    with pytest.raises(CodegenError, match="LLVM could not link f"):
+        llvm.link(b"not an object", ["f"])
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+def test_a_child_can_build_what_its_parent_was_building(monkeypatch):
+    inside, go = threading.Event(), threading.Event()
+    original = building.make_artifact
+
+    def slow(*args):
+        inside.set()
+        go.wait(30)
+        return original(*args)
+
+    monkeypatch.setattr(building, "make_artifact", slow)
+    thread = threading.Thread(target=lambda: build(parse(TEXT)))
+    thread.start()
+    inside.wait(30)
+    child = os.fork()
+    if child == 0:
+        building.make_artifact = original
+        ok = build(parse(TEXT))(np.ones(3, np.float32))[0] == 2
+        os._exit(0 if ok else 1)
+    _, status = os.waitpid(child, 0)
+    go.set()
+    thread.join()
+    assert os.waitstatus_to_exitcode(status) == 0

@@ -1,0 +1,191 @@
+"""The thread pool: teams, barriers, concurrent callers, fork, exit."""
+
+import os
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+F32 = np.float32
+
+# Each of 1000 rounds: every thread adds 1 to its own counter, waits, and checks that
+# all of the others have the same count; fault 1 << tid where one has not.
+ROUNDS = """
+define i32 @NAME(ptr %args, i64 %tid, i64 %team, ptr %barrier) {
+  %counts = load ptr, ptr %args
+  %own.at = getelementptr i64, ptr %counts, i64 %tid
+  %tid.32 = trunc i64 %tid to i32
+  %flag = shl i32 1, %tid.32
+  br label %round
+round:
+  %count = phi i64 [ 0, %0 ], [ %count.next, %checked ]
+  %faults = phi i32 [ 0, %0 ], [ %faults.new, %checked ]
+  %count.next = add i64 %count, 1
+  store volatile i64 %count.next, ptr %own.at
+  call void @tensorlang_barrier(ptr %barrier, i64 %team)
+  br label %check
+check:
+  %i = phi i64 [ 0, %round ], [ %i.next, %check ]
+  %faults.old = phi i32 [ %faults, %round ], [ %faults.new, %check ]
+  %other.at = getelementptr i64, ptr %counts, i64 %i
+  %other = load volatile i64, ptr %other.at
+  %differs = icmp ne i64 %other, %count.next
+  %fault = select i1 %differs, i32 %flag, i32 0
+  %faults.new = or i32 %faults.old, %fault
+  %i.next = add i64 %i, 1
+  %more = icmp slt i64 %i.next, %team
+  br i1 %more, label %check, label %checked
+checked:
+  call void @tensorlang_barrier(ptr %barrier, i64 %team)
+  %again = icmp slt i64 %count.next, 1000
+  br i1 %again, label %round, label %done
+done:
+  ret i32 %faults
+}
+"""
+# counts[tid] = team; each thread reports fault 1 << tid
+WHO = """
+define i32 @NAME(ptr %args, i64 %tid, i64 %team, ptr %barrier) {
+  %counts = load ptr, ptr %args
+  %own.at = getelementptr i64, ptr %counts, i64 %tid
+  store i64 %team, ptr %own.at
+  %tid.32 = trunc i64 %tid to i32
+  %wide = icmp sgt i64 %team, 1
+  %flag = shl i32 1, %tid.32
+  %code = select i1 %wide, i32 %flag, i32 0
+  ret i32 %code
+}
+"""
+
+
+def team_kernel(assemble, text, threads):
+    counts = assemble.buffer("counts", "i64", "out", (4096,))
+    return assemble(text, [counts], team=threads, threads=threads)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 8])
+def test_barriers_hold_every_thread(assemble, threads):
+    counts = np.zeros(4096, np.int64)
+    team_kernel(assemble, ROUNDS, threads)(counts)
+    assert counts[:threads].tolist() == [1000] * threads
+
+
+@pytest.mark.parametrize("threads", [2, 5])
+def test_fault_codes_of_all_threads_are_joined(assemble, threads):
+    from tensorlang.errors import KernelError
+
+    counts = np.zeros(4096, np.int64)
+    with pytest.raises(KernelError) as caught:
+        team_kernel(assemble, WHO, threads)(counts)
+    assert caught.value.code == (1 << threads) - 1
+    assert counts[:threads].tolist() == [threads] * threads
+
+
+def test_small_calls_stay_in_the_calling_thread(assemble):
+    counts = assemble.buffer("counts", "i64", "out", (8,))
+    small = np.zeros(8, np.int64)
+    assemble(WHO, [counts], team=8, threads=8)(small)
+    assert small.tolist() == [1] + [0] * 7
+
+
+def test_eight_threads_call_at_once(scale):
+    failures = []
+
+    def work(seed):
+        x = np.random.default_rng(seed).random(20_000, F32)
+        for rate in range(1, 200):
+            if not np.array_equal(scale(x, float(rate)), x * F32(rate)):
+                failures.append((seed, rate))
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+
+
+def test_the_gil_is_released_around_larger_work(assemble):
+    """A kernel that waits for a flag which only another Python thread sets."""
+    wait = """
+    define i32 @NAME(ptr %args, i64 %tid, i64 %team, ptr %barrier) {
+      %flag = load ptr, ptr %args
+      br label %look
+    look:
+      %value = load volatile i64, ptr %flag
+      %closed = icmp eq i64 %value, 0
+      br i1 %closed, label %look, label %done
+    done:
+      ret i32 0
+    }
+    """
+    kernel = assemble(wait, [assemble.buffer("flag", "i64", "in", (4096,))])
+    flag = np.zeros(4096, np.int64)
+    thread = threading.Thread(target=kernel, args=(flag,))
+    thread.start()
+    flag[0] = 1
+    thread.join(30)
+    assert not thread.is_alive()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+def test_fork_after_use(scale):
+    x = np.ones(20_000, F32)
+    scale(x, 2.0)
+    child = os.fork()
+    if child == 0:
+        good = all(np.array_equal(scale(x, float(r)), x * F32(r)) for r in range(50))
+        os._exit(0 if good else 1)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    np.testing.assert_array_equal(scale(x, 3.0), 3 * x)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+def test_fork_while_another_thread_launches(scale):
+    x = np.ones(20_000, F32)
+    stop = threading.Event()
+
+    def work():
+        while not stop.is_set():
+            scale(x, 2.0)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        for _ in range(20):
+            child = os.fork()
+            if child == 0:
+                os._exit(0 if np.array_equal(scale(x, 3.0), x * 3) else 1)
+            _, status = os.waitpid(child, 0)
+            assert os.waitstatus_to_exitcode(status) == 0
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_the_process_ends_with_its_workers_asleep_or_not():
+    code = """
+import numpy as np
+from tensorlang.ir.parser import parse
+from tensorlang.runtime import build
+kernel = build(parse('''
+def twice(x: f32[n], y: Out[f32[n]], *, n: i64):
+    for i in parallel(n):
+        with block("twice", vi=spatial(n, i)):
+            y[vi] = x[vi] + x[vi]
+'''))
+assert kernel(np.ones(100_000, np.float32))[-1] == 2
+print("done")
+"""
+    for _ in range(3):
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            check=False,
+            capture_output=True,
+            text=True,
+            env={**os.environ, "TENSORLANG_THREADS": "4"},
+        )
+        assert (done.stdout, done.returncode) == ("done\n", 0), done.stderr
