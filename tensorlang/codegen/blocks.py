@@ -121,10 +121,11 @@ def _reductions(block: Block) -> list[Axis]:
 def _first_instance(block: Block) -> Expr | None:
     """Every reduction axis at 0; None for a block without any."""
     tests = [axis.value.equal(as_expr(0)) for axis in _reductions(block)]
-    return _all(tests)
+    return conjunction(tests)
 
 
-def _all(tests: Sequence[Expr]) -> Expr | None:
+def conjunction(tests: Sequence[Expr]) -> Expr | None:
+    """Tests joined by `and`; None of none."""
     result: Expr | None = None
     for test in tests:
         result = test if result is None else Binary("and", result, test)
@@ -220,7 +221,7 @@ def _spatial_guard(
     if any(free_vars(test) - reduced for test in mixed):
         for axis in others:
             kept += [axis.value >= as_expr(0), axis.value < axis.extent]
-    return _all(kept)
+    return conjunction(kept)
 
 
 def conjuncts(cond: Expr | None) -> list[Expr]:

@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from tensorlang.codegen.blocks import remove_blocks
+from tensorlang.codegen.expand_math import expand_math
 from tensorlang.codegen.flatten import flatten
+from tensorlang.codegen.interleave import interleave
+from tensorlang.codegen.lanes import reduce_lanes
 from tensorlang.codegen.reductions import expand_reductions
 from tensorlang.codegen.team import share
+from tensorlang.codegen.unmask import unmask
 from tensorlang.codegen.unroll import unroll
 from tensorlang.codegen.vectorize import vectorize
 from tensorlang.ir.nodes import Function
@@ -23,8 +27,11 @@ def lower(function: Function, target: Any) -> Function:
         CodegenError: the function uses what a CPU has not.
     """
     function = remove_blocks(function)
+    function = reduce_lanes(function, target.vector_bits)
     function = expand_reductions(function)
+    function = expand_math(function)
     function = flatten(function)
     function = vectorize(function, target.vector_bits)
     function = unroll(function)
+    function = interleave(unmask(function))
     return share(function, target.threads)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import singledispatchmethod
 
 from tensorlang.codegen.folding import add, is_const, make, mul, sub
+from tensorlang.codegen.multiples import quotient_is_uniform
 from tensorlang.ir.dtypes import i32
 from tensorlang.ir.nodes import (
     Binary,
@@ -49,6 +50,7 @@ class Lanes:
     values: dict[Var, Expr]
     tiles: dict[Buffer, Buffer] = field(default_factory=dict)
     mask: Expr | None = None
+    multiples: dict[Var, int] = field(default_factory=dict)
 
     def wide(self, expr: Expr) -> Expr:
         """The value in all lanes: a vector."""
@@ -81,10 +83,27 @@ class Lanes:
                 else make(expr.op, a, b, expr.contract)
             )
         stepped = _stepped(expr.op, a, b, self.count)
+        if stepped is None:
+            stepped = self.divided(expr.op, a, b)
         if stepped is not None:
             return stepped
         n = self.count
         return Binary(expr.op, splat(a, n), splat(b, n), expr.contract)
+
+    def divided(self, op: str, a: Expr, b: Expr) -> Expr | None:
+        """Quotient and remainder of a ramp that stays between two multiples."""
+        if not isinstance(a, Ramp) or not isinstance(b, Const):
+            return None
+        if op == "shr" and 0 <= b.value < a.base.dtype.bits:
+            divisor = 1 << int(b.value)
+        elif op in ("floordiv", "floormod"):
+            divisor = int(b.value)
+        else:
+            return None
+        if not quotient_is_uniform(a, divisor, self.multiples):
+            return None
+        first = make(op, a.base, b)
+        return Ramp(first, a.stride, a.lanes) if op == "floormod" else first
 
     @over.register
     def _compare(self, expr: Compare) -> Expr:

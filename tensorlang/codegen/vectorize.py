@@ -15,6 +15,7 @@ from functools import singledispatchmethod
 from typing import Any, Final
 
 from tensorlang.codegen.folding import make, mul, sub
+from tensorlang.codegen.multiples import multiple
 from tensorlang.codegen.vector_exprs import Lanes, NotVectorizable, both
 from tensorlang.ir.nodes import (
     Alloc,
@@ -164,6 +165,7 @@ class _Body:
         if isinstance(value, Ramp):
             base = Var(fresh(f"{stmt.var.name}_base", self.taken), stmt.var.dtype)
             self.lanes.values[stmt.var] = Ramp(base, value.stride, value.lanes)
+            self.lanes.multiples[base] = multiple(value.base, self.lanes.multiples)
             return Let(base, value.base)
         made = Var(stmt.var.name, value.dtype)
         self.lanes.values[stmt.var] = made

@@ -6,13 +6,14 @@ rounds down and has no undefined case: a zero divisor counts as one.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from tensorlang.codegen.llvm import instructions as ins
 from tensorlang.codegen.llvm.builder import Builder
 from tensorlang.codegen.llvm.types import literal, llvm_type, mangled, vector_literal
 from tensorlang.ir.dtypes import DType
-from tensorlang.ir.nodes import Const, Expr, Splat
+from tensorlang.ir.nodes import Const, Expr, Splat, Var
 
 _FLOAT: Final = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 _INTEGER: Final = {
@@ -39,6 +40,10 @@ _EXTREMES: Final = {
     ("uint", "min"): "llvm.umin",
     ("uint", "max"): "llvm.umax",
 }
+
+
+# no divisor of a fold is a constant
+_VARIABLE: Final = Var("folded")
 
 
 def narrow(dtype: DType) -> bool:
@@ -190,39 +195,32 @@ def unary(builder: Builder, op: str, dtype: DType, a: str) -> str:
     return builder.call(function, kind, (kind, a), ("i1", "false"))
 
 
+def take(builder: Builder, dtype: DType, vector: str, lanes: Sequence[int]) -> str:
+    """Lanes of one vector by number; a single one is a scalar."""
+    kind, name = llvm_type(dtype), builder.name()
+    if len(lanes) == 1:
+        return builder.emit(ins.Extract(name, kind, vector, lanes[0]))
+    return builder.emit(ins.Shuffle(name, kind, vector, "poison", lanes))
+
+
 def lane_reduce(builder: Builder, op: str, dtype: DType, vector: str) -> str:
     """All lanes folded, halves first: the same tree as the interpreter's."""
-    lanes = dtype.lanes
-    if lanes & (lanes - 1):
-        return _fold_in_order(builder, op, dtype, vector)
-    zero = Const(1, DType("i64"))  # no divisor of a fold is a constant
-    while lanes > 1:
-        half = dtype.scalar.vector(lanes // 2)
-        parts = [
-            builder.emit(
-                ins.Shuffle(
-                    builder.name(),
-                    llvm_type(dtype.scalar.vector(lanes)),
-                    vector,
-                    "poison",
-                    range(start, start + lanes // 2),
-                )
-            )
-            for start in (0, lanes // 2)
-        ]
-        vector = binary(builder, op, half, parts[0], parts[1], zero)
-        lanes //= 2
-    one = llvm_type(dtype.scalar.vector(1))
     if dtype.lanes == 1:
         return vector
-    return builder.emit(ins.Extract(builder.name(), f"<1 x {one}>", vector, 0))
+    if dtype.lanes & (dtype.lanes - 1):
+        return _fold_in_order(builder, op, dtype, vector)
+    count = dtype.lanes // 2
+    half = dtype.scalar.vector(count)
+    low = take(builder, dtype, vector, range(count))
+    high = take(builder, dtype, vector, range(count, 2 * count))
+    folded = binary(builder, op, half, low, high, _VARIABLE)
+    return lane_reduce(builder, op, half, folded)
 
 
 def _fold_in_order(builder: Builder, op: str, dtype: DType, vector: str) -> str:
     kind = llvm_type(dtype)
-    zero = Const(1, DType("i64"))
     result = builder.emit(ins.Extract(builder.name(), kind, vector, 0))
     for lane in range(1, dtype.lanes):
         item = builder.emit(ins.Extract(builder.name(), kind, vector, lane))
-        result = binary(builder, op, dtype.scalar, result, item, zero)
+        result = binary(builder, op, dtype.scalar, result, item, _VARIABLE)
     return result

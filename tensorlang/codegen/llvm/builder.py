@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from tensorlang.codegen.llvm import instructions as ins
 from tensorlang.codegen.llvm.types import llvm_type, memory_type
-from tensorlang.ir.nodes import Buffer, Expr
+from tensorlang.ir.nodes import Buffer, Expr, Var
 
 
 @dataclass
@@ -41,6 +41,7 @@ class Builder:
         self.variables: dict[str, str] = {}
         self.pointers: dict[Buffer, str] = {}
         self.aligned: set[Buffer] = set()
+        self.multiples: dict[Var, int] = {}
         self.faults = ""
         self.streams = False
         self._names: dict[str, int] = {}

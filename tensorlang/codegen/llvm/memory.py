@@ -12,7 +12,7 @@ from math import gcd
 from typing import TypeAlias
 
 from tensorlang.codegen.llvm import instructions as ins
-from tensorlang.codegen.llvm.arithmetic import compare
+from tensorlang.codegen.llvm.arithmetic import compare, take
 from tensorlang.codegen.llvm.builder import Builder
 from tensorlang.codegen.llvm.types import (
     llvm_type,
@@ -20,11 +20,11 @@ from tensorlang.codegen.llvm.types import (
     memory_type,
     vector_literal,
 )
+from tensorlang.codegen.multiples import multiple
 from tensorlang.errors import CodegenError
 from tensorlang.ir.dtypes import DType
 from tensorlang.ir.nodes import (
     AtomicUpdate,
-    Binary,
     Const,
     Expr,
     Load,
@@ -35,19 +35,6 @@ from tensorlang.ir.nodes import (
 Value: TypeAlias = Callable[[Expr, Builder], str]
 _LINE = 64
 _ATOMIC = {"add": "add", "and": "and", "or": "or", "xor": "xor"}
-
-
-def multiple(index: Expr) -> int:
-    """A number that divides `index` whatever its variables are (0 divides only 0)."""
-    match index:
-        case Const():
-            return abs(int(index.value))
-        case Binary(op="add" | "sub"):
-            return gcd(multiple(index.a), multiple(index.b))
-        case Binary(op="mul"):
-            return multiple(index.a) * multiple(index.b)
-        case _:
-            return 1
 
 
 def contiguous(index: Expr) -> bool:
@@ -89,7 +76,11 @@ def alignment(builder: Builder, access: Load | Store) -> int:
     if access.buffer not in builder.aligned:
         return size
     base = index.base if isinstance(index, Ramp) else index
-    return gcd(_LINE, multiple(base) * size) if contiguous(index) else size
+    return (
+        gcd(_LINE, multiple(base, builder.multiples) * size)
+        if contiguous(index)
+        else size
+    )
 
 
 def load(builder: Builder, expr: Load, mask: str | None, value: Value) -> str:
@@ -271,24 +262,26 @@ def shuffle(
             parts = joined
             break
         parts = joined
-    kind = llvm_type(parts[0][1].scalar.vector(parts[0][1].lanes))
-    if parts[0][1].lanes == 1:
-        kind = f"<1 x {kind}>"
-    second = parts[1][0] if len(parts) == 2 else "poison"
-    return builder.emit(ins.Shuffle(builder.name(), kind, parts[0][0], second, taken))
+    if len(parts) == 2 and len(taken) == 1:
+        parts = [_join(builder, parts)]
+    (first, kind), rest = parts[0], parts[1:]
+    if not rest:
+        return take(builder, kind, first, taken)
+    second = rest[0][0]
+    name = builder.name()
+    return builder.emit(ins.Shuffle(name, llvm_type(kind), first, second, taken))
 
 
 def _join(builder: Builder, pair: list[tuple[str, DType]]) -> tuple[str, DType]:
     """Two vectors one after the other, the shorter one padded first."""
     if len(pair) == 1:
         return pair[0]
-    (a, ka), (b, kb) = pair
+    (_, ka), (_, kb) = pair
     lanes = max(ka.lanes, kb.lanes)
     padded = [_pad(builder, text, kind, lanes) for text, kind in pair]
     total = ka.scalar.vector(ka.lanes + kb.lanes)
     taken = [*range(ka.lanes), *range(lanes, lanes + kb.lanes)]
     kind = llvm_type(ka.scalar.vector(lanes))
-    del a, b
     shuffled = ins.Shuffle(builder.name(), kind, padded[0], padded[1], taken)
     return builder.emit(shuffled), total
 

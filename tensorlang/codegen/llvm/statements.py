@@ -17,6 +17,7 @@ from tensorlang.codegen.llvm.arithmetic import compare
 from tensorlang.codegen.llvm.builder import Builder
 from tensorlang.codegen.llvm.expressions import value
 from tensorlang.codegen.llvm.types import llvm_type
+from tensorlang.codegen.multiples import multiple
 from tensorlang.errors import CodegenError
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.nodes import (
@@ -63,6 +64,7 @@ def _let(stmt: Let, builder: Builder) -> None:
     text = value(stmt.value, builder)
     name = stmt.var.name
     builder.variables[name] = builder.rename(stmt.value, text, name)
+    builder.multiples[stmt.var] = multiple(stmt.value, builder.multiples)
 
 
 @run.register

@@ -1,0 +1,118 @@
+"""Strided stores that fill each other's gaps become one contiguous store.
+
+    y[ramp(b, 2, 16)] = u        ->  y[ramp(b, 1, 32)] = shuffle((u, v), (0, 16, ...))
+    y[ramp(b + 1, 2, 16)] = v
+
+They are joined where the last of them stands, when nothing in between touches the
+buffer: only lets and these stores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from tensorlang.ir.nodes import (
+    Binary,
+    Const,
+    Expr,
+    Function,
+    Let,
+    Ramp,
+    Seq,
+    Shuffle,
+    Stmt,
+    Store,
+    as_expr,
+    seq,
+)
+from tensorlang.ir.visit import reads, rebuild
+
+
+def interleave(function: Function) -> Function:
+    """The function with complete groups of strided stores joined."""
+
+    def visit(node: Any) -> Any:
+        match node:
+            case Seq():
+                return seq(*_joined([visit(stmt) for stmt in node.stmts]))
+            case Stmt():
+                return rebuild(node, visit)
+            case _:
+                return node
+
+    return replace(function, body=visit(function.body))
+
+
+def _joined(stmts: Sequence[Stmt]) -> list[Stmt]:
+    out = list(stmts)
+    at = 0
+    while at < len(out):
+        group = _group(out, at)
+        if group:
+            stores = [out[n] for n in group]
+            out[group[-1]] = _together(stores)
+            for n in reversed(group[:-1]):
+                del out[n]
+        at += 1
+    return out
+
+
+def _group(stmts: list[Stmt], at: int) -> list[int]:
+    """The positions of a whole group that starts at `at`; empty where there is none."""
+    first = stmts[at]
+    parts = _strided(first)
+    if parts is None:
+        return []
+    assert isinstance(first, Store)
+    stride = parts[2]
+    found: dict[int, int] = {}
+    for n in range(at, len(stmts)):
+        stmt = stmts[n]
+        other = _strided(stmt)
+        if isinstance(stmt, Let) and first.buffer not in reads(stmt):
+            continue
+        if not isinstance(stmt, Store) or other is None or first.buffer in reads(stmt):
+            break
+        offset = other[1] - parts[1]
+        same = (other[0], stride, stmt.value.dtype, stmt.buffer, stmt.hints)
+        if same != (parts[0], other[2], first.value.dtype, first.buffer, first.hints):
+            break
+        if not -stride < offset < stride or offset in found:
+            break
+        found[offset] = n
+        if len(found) == stride:
+            whole = max(found) - min(found) == stride - 1
+            return sorted(found.values()) if whole else []
+    return []
+
+
+def _strided(stmt: Stmt) -> tuple[Expr | None, int, int] | None:
+    """Variable base, constant offset and stride of a vector store with gaps."""
+    match stmt:
+        case Store(
+            mask=None, indices=(Ramp(base=base, stride=Const(value=stride)),)
+        ) if 2 <= stride <= 8:
+            match base:
+                case Binary(op="add", a=rest, b=Const(value=offset)):
+                    return rest, int(offset), int(stride)
+                case Const(value=offset):
+                    return None, int(offset), int(stride)
+                case _:
+                    return base, 0, int(stride)
+    return None
+
+
+def _together(stores: Sequence[Stmt]) -> Stmt:
+    """One store of all lanes, in the order of their addresses."""
+    ordered = sorted(stores, key=lambda stmt: (_strided(stmt) or (None, 0, 0))[1])
+    first = ordered[0]
+    assert isinstance(first, Store)
+    values = tuple(stmt.value for stmt in ordered if isinstance(stmt, Store))
+    lanes, count = first.value.dtype.lanes, len(values)
+    taken = tuple(n * lanes + lane for lane in range(lanes) for n in range(count))
+    (index,) = first.indices
+    assert isinstance(index, Ramp)
+    whole = Ramp(index.base, as_expr(1), lanes * count)
+    return replace(first, indices=(whole,), value=Shuffle(values, taken))

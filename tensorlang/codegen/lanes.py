@@ -1,0 +1,285 @@
+"""Reductions across the lanes of a vectorized loop: one partial result a lane.
+
+    for k in range(K // 16):                    part = alloc(f32[16], scope="register")
+        for v in vectorized(16):                for v in vectorized(16): part[v] = 0.0
+            reduce(sum, s[i], x[k * 16 + v])    for k in range(K // 16):
+                                          ->        for v in vectorized(16):
+                                                        reduce(sum, part[v], x[...])
+                                                reduce(sum, s[i], lane_reduce(...))
+
+Loops and conditions that the result's place depends on go outside first. Loops of more
+lanes than a vector has go in steps, masked where the last one is short.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tensorlang.codegen.blocks import conjunction, conjuncts
+from tensorlang.codegen.folding import add, make, mul
+from tensorlang.codegen.names import Names
+from tensorlang.codegen.vector_exprs import Lanes
+from tensorlang.ir.nodes import (
+    LANE_REDUCTIONS,
+    Alloc,
+    Binary,
+    Buffer,
+    Const,
+    Expr,
+    Extract,
+    For,
+    Function,
+    If,
+    LaneReduce,
+    Let,
+    Load,
+    Ramp,
+    Reduce,
+    Reducer,
+    Seq,
+    Shuffle,
+    Stmt,
+    Store,
+    Var,
+    as_expr,
+    seq,
+    splat,
+)
+from tensorlang.ir.visit import binders, free_vars, rebuild, walk
+
+
+def reduce_lanes(function: Function, vector_bits: int) -> Function:
+    """The function with no `Reduce` whose place is the same in several lanes."""
+    if not any(
+        isinstance(node, For) and node.kind == "vectorized"
+        for node in walk(function.body)
+    ):
+        return function
+    pass_ = _LaneReductions(Names(function), vector_bits)
+    return replace(function, body=pass_.visit(function.body))
+
+
+@dataclass
+class Partial:
+    """A loop that folds into partial results, and what stands around it."""
+
+    before: tuple[Stmt, ...]
+    loop: For
+    after: tuple[Reduce | Let, ...]
+
+    def whole(self) -> Stmt:
+        """All of it in order."""
+        return seq(*self.before, self.loop, *self.after)
+
+
+@dataclass
+class _LaneReductions:
+    names: Names
+    vector_bits: int
+
+    def visit(self, stmt: Any) -> Any:
+        """A statement with its vectorized reductions rewritten."""
+        if not isinstance(stmt, Stmt):
+            return stmt
+        found = self.partial(stmt)
+        return found.whole() if isinstance(found, Partial) else found
+
+    def partial(self, stmt: Stmt) -> Stmt | Partial:
+        """The statement, or its parts where an outer loop may still move in."""
+        match stmt:
+            case Seq():
+                return seq(*(self.visit(item) for item in stmt.stmts))
+            case For(kind="vectorized"):
+                return self.vectorized(replace(stmt, body=self.visit(stmt.body)))
+            case For(kind="serial"):
+                inner = self.partial(stmt.body)
+                if not isinstance(inner, Partial):
+                    return replace(stmt, body=inner)
+                if stmt.var in _places(inner.after):
+                    return replace(stmt, body=inner.whole())
+                loop = replace(stmt, body=inner.loop)
+                return Partial(inner.before, loop, inner.after)
+            case _:
+                return rebuild(stmt, self.visit)
+
+    def vectorized(self, loop: For) -> Stmt | Partial:
+        """One vectorized loop."""
+        shared = _shared(loop)
+        if not shared:
+            return loop
+        places = _variables(index for node in shared for index in node.indices)
+        match loop.body:
+            case For(var=var, kind="serial" | "unrolled") as inner if (
+                var in places and loop.var not in free_vars(inner.extent)
+            ):
+                swapped = replace(loop, body=inner.body)
+                return replace(inner, body=self.visit(swapped))
+            case If(orelse=None) as inner if uniform(inner.cond, loop.var):
+                outside = uniform(inner.cond, loop.var)
+                kept = [c for c in conjuncts(inner.cond) if c not in outside]
+                body = inner.then if not kept else If(_all(kept), inner.then)
+                return If(_all(outside), self.visit(replace(loop, body=body)))
+        if not self.possible(loop, shared, places):
+            return replace(loop, kind="serial")
+        return self.fold(loop)
+
+    def possible(self, loop: For, shared: list[Reduce], places: set[Var]) -> bool:
+        """Whether the results' places are known outside, and only folded into."""
+        if places & set(binders(loop)):
+            return False
+        states = {buffer for node in shared for buffer in node.buffers}
+        inside = [n for n in walk(loop) if isinstance(n, (Load, Store))]
+        return not any(node.buffer in states for node in inside)
+
+    def fold(self, loop: For) -> Partial:
+        """The loop on partial results, and the final fold of its lanes."""
+        loop, lanes = self.steps(loop)
+        width = 1 << (lanes - 1).bit_length()
+        before: list[Stmt] = []
+        after: list[Reduce | Let] = []
+        changed: dict[Reduce, Reduce] = {}
+        vector = loop
+        while vector.kind != "vectorized":
+            assert isinstance(vector.body, For)
+            vector = vector.body
+        for node in dict.fromkeys(_shared(vector)):
+            parts = tuple(self.part(buffer, width) for buffer in node.buffers)
+            before += [*map(Alloc, parts), self.start(node.reducer, parts, width)]
+            changed[node] = replace(node, buffers=parts, indices=(vector.var,))
+            after += self.finish(node, parts, width)
+        return Partial(tuple(before), _replaced(loop, changed), tuple(after))
+
+    def steps(self, loop: For) -> tuple[For, int]:
+        """The loop over at most one vector of lanes, in an outer loop if longer."""
+        sizes = [
+            value.dtype.bits
+            for node in walk(loop)
+            if isinstance(node, Reduce)
+            for value in node.values
+        ]
+        width = max(self.vector_bits // max(sizes), 2)
+        extent = loop.extent
+        if isinstance(extent, Const) and 0 < int(extent.value) <= 4 * width:
+            return loop, int(extent.value)
+        var, kind = loop.var, loop.var.dtype
+        step = self.names.var(f"{var.name}_step", kind)
+        lane = self.names.var(f"{var.name}_lane", kind)
+        position = add(mul(step, Const(width, kind)), lane)
+        body = _substituted(loop.body, var, position)
+        exact = isinstance(extent, Const) and int(extent.value) % width == 0
+        if not exact:
+            body = If(position < extent, body)
+        count = make(
+            "floordiv", add(extent, Const(width - 1, kind)), Const(width, kind)
+        )
+        inner = For(lane, Const(width, kind), "vectorized", body)
+        return For(step, count, "serial", inner), width
+
+    def part(self, buffer: Buffer, width: int) -> Buffer:
+        """Room for one partial result a lane."""
+        name = self.names.fresh(f"{buffer.name}_lanes")
+        return Buffer(name, buffer.dtype, (as_expr(width),), "register")
+
+    def start(self, reducer: Reducer, parts: tuple[Buffer, ...], width: int) -> Stmt:
+        """Every lane starts from the identity."""
+        lane = self.names.var("lane", as_expr(0).dtype)
+        stores = [
+            Store(part, (lane,), identity)
+            for part, identity in zip(parts, reducer.identity, strict=True)
+        ]
+        return For(lane, as_expr(width), "vectorized", seq(*stores))
+
+    def finish(
+        self, node: Reduce, parts: tuple[Buffer, ...], width: int
+    ) -> list[Reduce | Let]:
+        """The lanes folded, halves first, and the result folded into its place."""
+        every = Ramp(as_expr(0), as_expr(1), width)
+        states: list[Expr] = [part[every] for part in parts]
+        match node.reducer.combine:
+            case (Binary(op=op, a=Var(), b=Var()),) if op in LANE_REDUCTIONS:
+                value = LaneReduce(op, states[0])
+                return [replace(node, values=(value,))]
+        lets: list[Reduce | Let] = []
+        while width > 1:
+            states = [self.let(state, lets) for state in states]
+            width //= 2
+            left = [_half(state, 0, width) for state in states]
+            right = [_half(state, width, width) for state in states]
+            states = self.combined(node.reducer, left, right, width, lets)
+        return [*lets, replace(node, values=tuple(states))]
+
+    def combined(
+        self,
+        reducer: Reducer,
+        left: list[Expr],
+        right: list[Expr],
+        width: int,
+        lets: list[Reduce | Let],
+    ) -> list[Expr]:
+        """The reducer on vectors of states."""
+        pairs = zip(reducer.left + reducer.right, left + right, strict=True)
+        lanes = Lanes(width, {var: self.let(value, lets) for var, value in pairs})
+        return [splat(lanes.over(part), width) for part in reducer.combine]
+
+    def let(self, value: Expr, lets: list[Reduce | Let]) -> Expr:
+        """A variable that stands for `value`."""
+        var = self.names.var("folded", value.dtype)
+        lets.append(Let(var, value))
+        return var
+
+
+def _half(state: Expr, start: int, width: int) -> Expr:
+    if width == 1:
+        return Extract(state, start)
+    return Shuffle((state,), tuple(range(start, start + width)))
+
+
+def _shared(loop: For) -> list[Reduce]:
+    """The reductions below a loop whose place does not depend on its variable."""
+    dependent = {loop.var}
+    for node in walk(loop.body):
+        if isinstance(node, Let) and free_vars(node.value) & dependent:
+            dependent.add(node.var)
+    return [
+        node
+        for node in walk(loop.body)
+        if isinstance(node, Reduce) and not _variables(node.indices) & dependent
+    ]
+
+
+def _variables(indices: Iterable[Expr]) -> set[Var]:
+    return {var for index in indices for var in free_vars(index)}
+
+
+def _places(after: tuple[Reduce | Let, ...]) -> set[Var]:
+    return _variables(
+        index for node in after if isinstance(node, Reduce) for index in node.indices
+    )
+
+
+def uniform(cond: Expr, var: Var) -> list[Expr]:
+    """The tests of a condition that do not depend on a variable."""
+    return [test for test in conjuncts(cond) if var not in free_vars(test)]
+
+
+def _all(tests: list[Expr]) -> Expr:
+    joined = conjunction(tests)
+    assert joined is not None
+    return joined
+
+
+def _substituted(body: Stmt, var: Var, value: Expr) -> Stmt:
+    from tensorlang.codegen.unroll import specialise  # noqa: PLC0415 - no cycle
+
+    return specialise(body, {var: value}, {})
+
+
+def _replaced(loop: For, changed: dict[Reduce, Reduce]) -> For:
+    def visit(node: Any) -> Any:
+        if isinstance(node, Reduce):
+            return changed.get(node, node)
+        return rebuild(node, visit) if isinstance(node, Stmt) else node
+
+    return visit(loop)  # type: ignore[no-any-return]

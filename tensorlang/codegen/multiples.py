@@ -1,0 +1,40 @@
+"""Numbers that divide an index whatever its variables are: how alignment is known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import gcd
+
+from tensorlang.ir.nodes import Binary, Const, Expr, Ramp, Var
+
+
+def multiple(index: Expr, known: Mapping[Var, int]) -> int:
+    """A number that divides `index`; 0 where the index is 0.
+
+    `known` gives it for variables that stand for a value.
+    """
+    match index:
+        case Const(value=value):
+            return abs(int(value))
+        case Var():
+            return known.get(index, 1)
+        case Binary(op="add" | "sub", a=a, b=b):
+            return gcd(multiple(a, known), multiple(b, known))
+        case Binary(op="mul", a=a, b=b):
+            return multiple(a, known) * multiple(b, known)
+        case Binary(op="shl", a=a, b=Const(value=bits)):
+            return multiple(a, known) << int(bits)
+        case _:
+            return 1
+
+
+def quotient_is_uniform(ramp: Ramp, divisor: int, known: Mapping[Var, int]) -> bool:
+    """Whether no lane of a ramp passes a multiple of `divisor` that the first has not.
+
+    The base is a multiple of `step`, and so is the divisor: what is left of the base
+    ends at least `step` below the divisor, and the last lane stays below that.
+    """
+    if not isinstance(ramp.stride, Const) or ramp.stride.value < 0 or divisor <= 0:
+        return False
+    step = gcd(multiple(ramp.base, known), divisor)
+    return step > int(ramp.stride.value) * (ramp.lanes - 1)
