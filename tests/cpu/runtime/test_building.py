@@ -195,6 +195,7 @@ def test_text_that_llvm_refuses():
         llvm.link(b"not an object", ["f"])
 
 
+@pytest.mark.filterwarnings("ignore:os.fork")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
 def test_a_child_can_build_what_its_parent_was_building(monkeypatch):
     inside, go = threading.Event(), threading.Event()

@@ -95,9 +95,11 @@ def test_eight_threads_call_at_once(scale):
 
     def work(seed):
         x = np.random.default_rng(seed).random(20_000, F32)
-        for rate in range(1, 200):
-            if not np.array_equal(scale(x, float(rate)), x * F32(rate)):
-                failures.append((seed, rate))
+        failures.extend(
+            (seed, rate)
+            for rate in range(1, 200)
+            if not np.array_equal(scale(x, float(rate)), x * F32(rate))
+        )
 
     threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
     for thread in threads:
@@ -130,6 +132,7 @@ def test_the_gil_is_released_around_larger_work(assemble):
     assert not thread.is_alive()
 
 
+@pytest.mark.filterwarnings("ignore:os.fork")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
 def test_fork_after_use(scale):
     x = np.ones(20_000, F32)
@@ -143,6 +146,7 @@ def test_fork_after_use(scale):
     np.testing.assert_array_equal(scale(x, 3.0), 3 * x)
 
 
+@pytest.mark.filterwarnings("ignore:os.fork")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
 def test_fork_while_another_thread_launches(scale):
     x = np.ones(20_000, F32)

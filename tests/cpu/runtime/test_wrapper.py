@@ -41,7 +41,8 @@ def bits_kernel(assemble, dtype):
 @pytest.mark.parametrize(
     "dtype", ["i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"]
 )
-def test_integers_travel_as_their_bits(assemble, only_fast, dtype):
+@pytest.mark.usefixtures("only_fast")
+def test_integers_travel_as_their_bits(assemble, dtype):
     kernel = bits_kernel(assemble, dtype)
     low, high = DType(dtype).limits
     out = np.zeros(1, np.uint64)
@@ -60,7 +61,8 @@ def test_integers_out_of_range_are_refused(assemble, dtype):
             kernel(out, value)
 
 
-def test_floats_travel_as_their_bits(assemble, only_fast):
+@pytest.mark.usefixtures("only_fast")
+def test_floats_travel_as_their_bits(assemble):
     out = np.zeros(1, np.uint64)
     bits_kernel(assemble, "f32")(out, 0.1)
     assert int(out[0]) == int(np.float32(0.1).view(np.uint32))
@@ -68,7 +70,8 @@ def test_floats_travel_as_their_bits(assemble, only_fast):
     assert int(out[0]) == int(np.float64(-0.1).view(np.uint64))
 
 
-def test_bools_travel_as_one_or_zero(assemble, only_fast):
+@pytest.mark.usefixtures("only_fast")
+def test_bools_travel_as_one_or_zero(assemble):
     kernel, out = bits_kernel(assemble, "bool"), np.zeros(1, np.uint64)
     for value in (True, False):
         kernel(out, value)
@@ -106,7 +109,8 @@ def test_what_is_no_number_is_refused(assemble, dtype, value, sentence):
         bits_kernel(assemble, dtype)(np.zeros(1, np.uint64), value)
 
 
-def test_plain_calls_go_the_fast_way(scale, only_fast):
+@pytest.mark.usefixtures("only_fast")
+def test_plain_calls_go_the_fast_way(scale):
     x, y = np.arange(16, dtype=np.float32), np.empty(16, np.float32)
     assert scale.launch(x, y, 2.0) is None
     np.testing.assert_array_equal(y, 2 * x)
@@ -139,7 +143,8 @@ def test_calls_do_not_leak_references(scale):
     assert [sys.getrefcount(v) for v in (x, y, rate)] == before
 
 
-def test_composite_dimensions_are_checked(assemble, only_fast):
+@pytest.mark.usefixtures("only_fast")
+def test_composite_dimensions_are_checked(assemble):
     dims = (("add", ("mul", "n", 2), 1), ("max", "n", 3))
     kernel = assemble(
         STORE_SCALAR,
@@ -156,7 +161,8 @@ def test_composite_dimensions_are_checked(assemble, only_fast):
             kernel(out, np.zeros(shape, np.float32))
 
 
-def test_bfloat16_is_known_by_its_number(assemble, only_fast):
+@pytest.mark.usefixtures("only_fast")
+def test_bfloat16_is_known_by_its_number(assemble):
     import ml_dtypes
 
     kernel = assemble(
@@ -169,7 +175,8 @@ def test_bfloat16_is_known_by_its_number(assemble, only_fast):
         kernel(np.zeros(3, np.float16))
 
 
-def test_workspace_is_aligned_and_reused(assemble, only_fast):
+@pytest.mark.usefixtures("only_fast")
+def test_workspace_is_aligned_and_reused(assemble):
     out = np.zeros(1, np.uint64)
     kernel = assemble(
         STORE_WORKSPACE, [assemble.buffer("out", "u64", "out", (1,))], workspace=5000
