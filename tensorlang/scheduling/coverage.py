@@ -34,13 +34,20 @@ def bounds_of(block: Block, cond: Expr) -> tuple[Bound, ...]:
     slack = _slack(cond)
     if slack is None:
         return ()
-    forms = [(axis.var, linear(axis.value)) for axis in block.axes]
-    found = [(var, value, slack + value) for var, value in forms]
-    return tuple(
-        Bound(var, limit.shifted(1))
-        for var, value, limit in found
-        if value.vars and not (limit.vars & value.vars)
-    )
+    found = (_bound(axis.var, linear(axis.value), slack) for axis in block.axes)
+    return tuple(bound for bound in found if bound is not None)
+
+
+def _bound(var: Var, value: Linear, slack: Linear) -> Bound | None:
+    """`slack >= 0` solved for an axis, where it holds `limit - step*value` for it."""
+    if not value.terms:
+        return None
+    (atom, weight), *_ = value.terms
+    step, rest = divmod(-dict(slack.terms).get(atom, 0), weight)
+    limit = slack + value.scaled(step)
+    if rest or step < 1 or limit.vars & value.vars:
+        return None
+    return Bound(var, divided(limit, step).shifted(1))
 
 
 def _slack(cond: Expr) -> Linear | None:
