@@ -33,8 +33,10 @@ _TOKEN: Final = re.compile(
     """,
     re.VERBOSE | re.ASCII,
 )
+_NUMBER: Final = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _INDENT: Final = re.compile(rf"^ {{{MAX_INDENT + 1},}}", re.MULTILINE)
 _CONTROL: Final = re.compile(r"[^\n -~]")
+_LONGEST: Final = {"number": MAX_NUMBER, "string": MAX_STRING}
 
 
 def fault(line: int, column: int, message: str) -> ParseError:
@@ -66,30 +68,32 @@ def check(text: str) -> None:
 def _check_nesting(text: str) -> None:
     chains = [0]  # operators so far, for each open bracket
     for token in _TOKEN.finditer(text):
-        kind = token.lastgroup
+        kind = token.lastgroup or ""
         if kind == "operator":
             chains[-1] += 1
-            if chains[-1] > MAX_CHAIN:
-                message = f"more than {MAX_CHAIN} operators in a row; name parts of it"
-                raise _at(text, token.start(), message)
         elif kind == "opening":
             chains.append(0)
-            if len(chains) > MAX_BRACKETS + 1:
-                message = f"brackets nest deeper than {MAX_BRACKETS}; name parts of it"
-                raise _at(text, token.start(), message)
         elif kind == "closing" and len(chains) > 1:
             chains.pop()
         elif kind == "comma" or (kind == "newline" and len(chains) == 1):
             chains[-1] = 0
-        elif kind in _LONGEST and len(token[0]) > _LONGEST[kind]:
-            message = f"a {kind} has at most {_LONGEST[kind]} characters"
-            raise _at(text, token.start(), message)
-        elif kind == "foreign":
-            message = "strings are plain, on one line, without escapes"
-            raise _at(text, token.start(), message)
+        problem = _token_fault(kind, token[0])
+        if chains[-1] > MAX_CHAIN:
+            problem = f"more than {MAX_CHAIN} operators in a row; name parts of it"
+        elif len(chains) > MAX_BRACKETS + 1:
+            problem = f"brackets nest deeper than {MAX_BRACKETS}; name parts of it"
+        if problem:
+            raise _at(text, token.start(), problem)
 
 
-_LONGEST: Final = {"number": MAX_NUMBER, "string": MAX_STRING}
+def _token_fault(kind: str, word: str) -> str | None:
+    if kind in _LONGEST and len(word) > _LONGEST[kind]:
+        return f"a {kind} has at most {_LONGEST[kind]} characters"
+    if kind == "number" and not _NUMBER.fullmatch(word):
+        return f"{word!r} is no number: write decimals such as 12, 0.5, 1e-3"
+    if kind == "foreign":
+        return "strings are plain, on one line, without escapes"
+    return None
 
 
 def _at(text: str, position: int, message: str) -> ParseError:
