@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from tensorlang.ir.interpreter.state import Machine
     from tensorlang.ir.nodes import Barrier
 
-# scope -> (loop kind, prefix of the thread index) of the loops whose lanes meet
-_LOOPS: Final = {
-    "team": ("parallel", ""),
-    "warp": ("bound", "thread."),
-    "warpgroup": ("bound", "thread."),
-    "block": ("bound", "thread."),
-    "cluster": ("bound", ""),
+# scope -> the frames whose lanes meet, by kind and by the beginning of their thread
+_MEETING: Final = {
+    "team": {"parallel": ""},
+    "warp": {"bound": "thread."},
+    "warpgroup": {"bound": "thread.", "warp": ""},
+    "block": {"bound": "thread.", "warp": "", "warpgroup": ""},
+    "cluster": {"bound": "", "warp": "", "warpgroup": ""},
 }
-_THREADS: Final = {"warp": 32, "warpgroup": 128}
+_THREADS: Final = {"warpgroup": 128, "warp": 32}
 
 
 def synchronise(node: Barrier, machine: Machine, lanes: Lanes) -> None:
@@ -37,87 +37,73 @@ def synchronise(node: Barrier, machine: Machine, lanes: Lanes) -> None:
     Raises:
         InterpreterError: some lanes of a group are missing (`barrier`).
     """
-    if node.scope not in _LOOPS:
+    if node.scope not in _MEETING:
         raise InterpreterError(f"no execution scope {node.scope!r} has a barrier")
-    kind, prefix = _LOOPS[node.scope]
+    machine.report.barriers += 1
+    if node.scope in _THREADS:
+        _divide_threads(node.scope, machine, lanes)
+    kinds = _MEETING[node.scope]
     meeting = [
         (frame, flat)
         for frame, flat in lanes.path()
-        if frame.kind == kind and frame.thread.startswith(prefix)
+        if frame.kind in kinds and frame.thread.startswith(kinds[frame.kind])
     ]
-    machine.report.barriers += 1
     if not meeting:
         return
-    group = _groups(node.scope, meeting)
+    outermost = meeting[-1][0]
     if "barrier" in machine.checks:
         for frame, flat in meeting:
-            _all_present(node, lanes, frame, flat, group[id(frame)])
-    _new_phase(node.scope, machine, lanes, meeting[-1][0], group)
+            _all_present(node, lanes, flat, _groups(frame, outermost))
+    _new_phase(machine, lanes, outermost)
 
 
-def _groups(scope: str, meeting: list[tuple[Frame, Array]]) -> dict[int, Array]:
-    """For each frame, the group of threads in which each of its lanes meets."""
-    outermost = meeting[-1][0]
-    size = _THREADS.get(scope)
-    if size is not None and len(meeting) > 1:
-        raise InterpreterError(f"a {scope} barrier needs one loop of threads")
-    groups = {}
-    for frame, _ in meeting:
-        flat, at = np.arange(frame.count), frame
-        while at is not outermost:
-            assert at.parent is not None
-            flat, at = at.parent_flat[flat], at.parent
-        group = outermost.parent_flat[flat]
-        if size is not None:
-            per_parent = -(-outermost.extent // size)
-            group = group * per_parent + outermost.position[flat] // size
-        groups[id(frame)] = group
-    return groups
+def _groups(frame: Frame, outermost: Frame) -> Array:
+    """The lane that forked `outermost`, for each lane of `frame` inside it."""
+    flat, at = np.arange(frame.count), frame
+    while at is not outermost:
+        assert at.parent is not None
+        flat, at = at.parent_flat[flat], at.parent
+    return outermost.parent_flat[flat]
 
 
-def _all_present(
-    node: Barrier, lanes: Lanes, frame: Frame, flat: Array, group: Array
-) -> None:
-    present = np.zeros(frame.count, np.bool_)
+def _all_present(node: Barrier, lanes: Lanes, flat: Array, group: Array) -> None:
+    present = np.zeros(group.size, np.bool_)
     present[flat] = True
-    awaited = np.zeros(int(group.max()) + 1, np.bool_)
-    awaited[group[flat]] = True
-    missing = int((awaited[group] & ~present).sum())
+    awaited = np.isin(group, group[flat])
+    missing = int((awaited & ~present).sum())
     if missing:
         raise fault(
             lanes,
             0,
-            f"divergent barrier: {missing} of {int(awaited[group].sum())} lanes of "
+            f"divergent barrier: {missing} of {int(awaited.sum())} lanes of "
             f"scope {node.scope!r} do not reach it",
         )
 
 
-def _new_phase(
-    scope: str,
-    machine: Machine,
-    lanes: Lanes,
-    outermost: Frame,
-    group: dict[int, Array],
-) -> None:
+def _new_phase(machine: Machine, lanes: Lanes, outermost: Frame) -> None:
     """Number the lanes anew, so that what they did before counts as their group's."""
-    inner = [frame for frame, _ in lanes.path()]
-    inner = inner[: inner.index(outermost) + 1]
-    if scope in _THREADS and outermost.kind != scope:
-        _insert_groups(scope, machine, outermost, group[id(outermost)])
+    frames = [frame for frame, _ in lanes.path()]
+    inner = frames[: frames.index(outermost) + 1]
     for frame in inner:
         machine.races.leave(frame, joins=False)
     for frame in reversed(inner):
         machine.races.enter(frame)
 
 
-def _insert_groups(scope: str, machine: Machine, threads: Frame, group: Array) -> None:
-    """Put a frame of warps between the threads and their block, if none is there."""
-    parent = threads.parent
-    if parent is None or parent.kind == scope:
+def _divide_threads(scope: str, machine: Machine, lanes: Lanes) -> None:
+    """Put frames of warps and warpgroups between the threads and their block, once."""
+    loops = [f for f, _ in lanes.path() if f.thread.startswith("thread.")]
+    if not loops or any(frame.kind in _THREADS for frame, _ in lanes.path()):
         return
-    count = int(group.max()) + 1
-    forked = np.zeros(count, np.int64)
-    forked[group] = threads.parent_flat
-    warps = Frame(parent, forked, np.arange(count), scope)
-    machine.races.enter(warps)
-    threads.parent, threads.parent_flat = warps, group
+    if len(loops) > 1:
+        raise InterpreterError(f"a {scope} barrier needs one loop of threads, thread.x")
+    threads = loops[0]
+    block = threads.parent_flat
+    for kind, size in _THREADS.items():
+        group = block * -(-threads.extent // size) + threads.position // size
+        forked = np.zeros(int(group.max()) + 1, np.int64)
+        forked[group] = threads.parent_flat
+        frame = Frame(threads.parent, forked, np.arange(forked.size), kind)
+        machine.races.enter(frame)
+        threads.parent, threads.parent_flat = frame, group
+    lanes.forget_path()

@@ -170,6 +170,12 @@ class Lanes:
                 self._path.append((frame, flat))
         return self._path
 
+    def forget_path(self) -> None:
+        """To be called when frames were put between those of these lanes."""
+        self._path = None
+        if self.parent is not None:
+            self.parent.forget_path()
+
     def describe(self, lane: int) -> str:
         """The loop values of one lane, as `i=3, j=0`."""
         found = ((name, self.lookup(name)) for name in self.loops)

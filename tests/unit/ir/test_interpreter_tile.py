@@ -30,7 +30,8 @@ def tile(x: f32[m, 32], w: f32[128, 32], y: Out[f32[m, 128]], *, m: i64):
                     for k in range(8):
                         for i in range(8):
                             for j in range(8):
-                                acc[i, j] = fma(xs[k, ty * 8 + i], ws[k, tx * 8 + j], acc[i, j])
+                                a: f32 = xs[k, ty * 8 + i]
+                                acc[i, j] = fma(a, ws[k, tx * 8 + j], acc[i, j])
                     {second}
                 for i in range(8):
                     for j in range(8):
@@ -60,7 +61,7 @@ def test_tile_of_256_threads_runs_with_all_checks():
 
 @pytest.mark.parametrize("missing", ["first", "second"])
 def test_tile_without_a_barrier_is_a_race(missing):
-    with pytest.raises(InterpreterError, match="race: [xw]s.*thread"):
+    with pytest.raises(InterpreterError, match=r"race: [xw]s.*thread"):
         run(tile(**{missing: "pass"}), *operands(1))
 
 
