@@ -8,8 +8,9 @@ dimension
 
 A digit whose coefficient outweighs all that the others can add up to must be the same
 on both sides; so must one too small to reach the next multiple of all the others. What
-is found goes back into all equations, until nothing new follows. A loop with all its
-digits the same is *fixed*: different iterations of it never touch one element.
+is found goes back into all equations, until nothing new follows; and where `x // c` and
+`x % c` are the same on both sides, so is `x`. A loop with all its digits the same is
+*fixed*: different iterations of it never touch one element.
 """
 
 from __future__ import annotations
@@ -20,20 +21,14 @@ from itertools import pairwise
 from math import gcd
 from typing import TypeAlias
 
-from tensorlang.ir.nodes import Expr, Load, Var
+from tensorlang.ir.nodes import Binary, Const, Expr, Load, Var
 from tensorlang.ir.visit import free_vars, walk
 from tensorlang.scheduling.linear import Linear
-from tensorlang.scheduling.slices import (
-    FAR,
-    Extents,
-    Slice,
-    Weight,
-    slice_of,
-    spread,
-)
+from tensorlang.scheduling.slices import FAR, Extents, Slice, slice_of, spread
 
-Digit: TypeAlias = tuple[Var, Weight]  # a variable, and the weight the digit starts at
-Cuts: TypeAlias = Mapping[Var, tuple[Weight, ...] | None]
+# A digit of a variable, by the weight it starts at; or what is no slice of a variable.
+Digit: TypeAlias = tuple[Var, int] | Expr
+Cuts: TypeAlias = Mapping[Var, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +57,44 @@ def fixed(
         for a, b in pairs
         if a.dtype.lanes == b.dtype.lanes == 1
     ]
-    cuts = _cuts([form for pair in forms for form in pair], extents)
+    parts = {
+        atom: spread(atom.a, extents)
+        for pair in forms
+        for form in pair
+        for atom, _ in form.terms
+        if isinstance(atom, Binary) and atom.op in ("floordiv", "floormod")
+    }
+    cuts = _cuts([*(form for pair in forms for form in pair), *parts.values()], extents)
     digits = {var: dict(_digits(var, cuts, extents)) for var in extents}
-    spans = {d: span for parts in digits.values() for d, span in parts.items()}
+    spans = _Spans({d: span for each in digits.values() for d, span in each.items()})
     equations = [_equation(a, b, cuts, extents, spans) for a, b in forms]
-    zero = {digit for digit, span in spans.items() if span == 0}
-    if not _eliminate(equations, spans, zero):
-        return None
-    return frozenset(var for var, parts in digits.items() if zero.issuperset(parts))
+    zero: set[Digit] = {digit for digit, span in spans.items() if span == 0}
+    while _eliminate(equations, spans, zero):
+        whole = _wholes(parts, zero)
+        if not whole:
+            return frozenset(v for v, each in digits.items() if zero.issuperset(each))
+        equations += [_equation(form, form, cuts, extents, spans) for form in whole]
+    return None
+
+
+class _Spans(dict[Digit, int]):
+    """The most by which digits can differ; of other atoms, what `%` tells."""
+
+    def __missing__(self, digit: Digit) -> int:
+        match digit:
+            case Binary(op="floormod", b=Const(value=size)):
+                return int(size) - 1
+        return FAR
+
+
+def _wholes(parts: dict[Binary, Linear], zero: set[Digit]) -> list[Linear]:
+    """Every `x` whose `x // c` and `x % c` agree; each is found once."""
+    found = []
+    for atom in [atom for atom in parts if atom in zero]:
+        rest = Binary("floormod", atom.a, atom.b)
+        if atom.op == "floordiv" and rest in zero:
+            found.append(parts.pop(atom))
+    return found
 
 
 def _eliminate(
@@ -101,96 +126,70 @@ def _agrees(
     return slack == 0 and reach[digit] < others
 
 
-def _cuts(
-    forms: Iterable[Linear], extents: Extents
-) -> dict[Var, tuple[Weight, ...] | None]:
-    """Where each variable is cut into digits; None where its slices do not nest."""
-    starts: dict[Var, set[Weight]] = {var: {1} for var in extents}
+def _cuts(forms: Iterable[Linear], extents: Extents) -> dict[Var, tuple[int, ...]]:
+    """Where each variable is cut into digits; nowhere if its slices do not nest."""
+    starts: dict[Var, set[int]] = {var: {1} for var in extents}
     for form in forms:
         for atom, _ in form.terms:
             part = slice_of(atom)
             if part is not None and part.var in starts:
-                starts[part.var].update(_ends(part))
-    return {var: _nested(found) for var, found in starts.items()}
+                starts[part.var].update({part.start, part.start * (part.size or 1)})
+    return {var: _nested(sorted(found)) for var, found in starts.items()}
 
 
-def _ends(part: Slice) -> Iterator[Weight]:
-    yield part.start
-    if part.size is not None:
-        yield part.size if part.start == 1 else part.start * part.size
-
-
-def _nested(cuts: set[Weight]) -> tuple[Weight, ...] | None:
-    symbols = [cut for cut in cuts if isinstance(cut, Expr)]
-    if symbols:
-        return (1, symbols[0]) if len(cuts) == 2 else None
-    numbers = sorted(cut for cut in cuts if isinstance(cut, int))
-    return tuple(numbers) if all(b % a == 0 for a, b in pairwise(numbers)) else None
+def _nested(cuts: list[int]) -> tuple[int, ...]:
+    return tuple(cuts) if all(b % a == 0 for a, b in pairwise(cuts)) else (1,)
 
 
 def _digits(var: Var, cuts: Cuts, extents: Extents) -> Iterator[tuple[Digit, int]]:
     """The digits of a variable, each with the most by which it can differ."""
     extent = extents[var]
-    places = cuts[var] or (1,)
+    places = cuts[var]
     for place, following in zip(places, (*places[1:], None), strict=True):
-        span = FAR
-        if isinstance(place, int) and extent is not None:
-            span = max(extent - 1, 0) // place
-        if isinstance(place, int) and isinstance(following, int):
+        span = FAR if extent is None else max(extent - 1, 0) // place
+        if following is not None:
             span = min(span, following // place - 1)
         yield (var, place), span
 
 
-def _expand(form: Linear, cuts: Cuts) -> tuple[dict[Digit, int], dict[Expr, int]]:
+def _expand(form: Linear, cuts: Cuts) -> dict[Digit, int]:
     """A form as coefficients of digits, and of the atoms that are none."""
     digits: dict[Digit, int] = {}
-    others: dict[Expr, int] = {}
     for atom, c in form.terms:
         part = slice_of(atom)
-        covered = _covered(part, cuts) if part else None
-        if part is None or covered is None:
-            others[atom] = others.get(atom, 0) + c
-            continue
-        for place, factor in covered:
-            key = (part.var, place)
-            digits[key] = digits.get(key, 0) + c * factor
-    return digits, others
+        covered = _covered(part, cuts[part.var]) if part and part.var in cuts else []
+        for digit, factor in covered or [(atom, 1)]:
+            digits[digit] = digits.get(digit, 0) + c * factor
+    return digits
 
 
-def _covered(part: Slice, cuts: Cuts) -> list[tuple[Weight, int]] | None:
-    """The digits that a slice is made of, each with its factor in the slice."""
-    places = cuts.get(part.var)
-    if places is None:
-        return None
-    numbers = [place for place in places if isinstance(place, int)]
-    if len(numbers) < len(places):
-        whole = part.start == 1 and part.size is None
-        return None if whole else [(part.start, 1)]
-    if not isinstance(part.start, int) or isinstance(part.size, Expr):
-        return None
+def _covered(part: Slice, places: tuple[int, ...]) -> list[tuple[Digit, int]]:
+    """The digits that a slice is made of, each with its factor; none if it has none."""
     end = FAR if part.size is None else part.start * part.size
-    return [(p, p // part.start) for p in numbers if part.start <= p < end]
+    if part.start not in places or (part.size is not None and end not in places):
+        return []
+    inside = [place for place in places if part.start <= place < end]
+    return [((part.var, place), place // part.start) for place in inside]
 
 
 def _equation(
     a: Linear, b: Linear, cuts: Cuts, extents: Extents, spans: Mapping[Digit, int]
 ) -> Equation:
     """`a` in one iteration equals `b` in another, as an equation of differences."""
-    (left, left_rest), (right, right_rest) = _expand(a, cuts), _expand(b, cuts)
-    low = high = a.constant - b.constant
+    left, right = _expand(a, cuts), _expand(b, cuts)
     terms = {digit: c for digit, c in left.items() if c and right.get(digit) == c}
+    low = high = a.constant - b.constant
     for side, sign in ((left, 1), (right, -1)):
         for digit, c in side.items():
-            if digit not in terms:
-                reach = c * sign * spans[digit]
-                low, high = low + min(0, reach), high + max(0, reach)
-    if left_rest != right_rest or any(_varies(atom, extents) for atom in left_rest):
-        low, high = -FAR, FAR
+            if digit in terms:
+                continue
+            reach = c * sign * spans[digit] if isinstance(digit, tuple) else FAR
+            low, high = low + min(0, reach), high + max(0, reach)
+            if not isinstance(digit, tuple):
+                low = -FAR
+    for digit in [digit for digit in terms if isinstance(digit, Expr)]:
+        if any(isinstance(node, Load) for node in walk(digit)):
+            return Equation({}, -FAR, FAR)
+        if not free_vars(digit) & extents.keys():
+            del terms[digit]
     return Equation(terms, low, high)
-
-
-def _varies(atom: Expr, extents: Extents) -> bool:
-    """Whether an atom may differ between two iterations: loads always may."""
-    return bool(free_vars(atom) & extents.keys()) or any(
-        isinstance(node, Load) for node in walk(atom)
-    )

@@ -15,7 +15,6 @@ from tensorlang.ir.nodes import Binary, Const, Expr, Var
 from tensorlang.scheduling.linear import Linear, linear, number
 
 Extents: TypeAlias = Mapping[Var, int | None]  # the loops that vary; None: unknown
-Weight: TypeAlias = int | Expr
 FAR: Final = 1 << 63
 
 
@@ -24,8 +23,8 @@ class Slice:
     """`(var // start) % size`, or `var // start` without a size."""
 
     var: Var
-    start: Weight = 1
-    size: Weight | None = None
+    start: int = 1
+    size: int | None = None
 
     def form(self) -> Linear:
         """The slice as a linear form of one atom."""
@@ -35,21 +34,17 @@ class Slice:
 
 
 def slice_of(atom: Expr) -> Slice | None:
-    """The slice of a variable that an atom is, if it is one."""
+    """The slice of a variable by constants that an atom is, if it is one."""
     match atom:
         case Var():
             return Slice(atom)
-        case Binary(op="floordiv", a=Var() as var, b=b):
-            return Slice(var, _weight(b))
-        case Binary(op="floormod", a=a, b=b):
+        case Binary(op="floordiv", a=Var() as var, b=Const(value=start)):
+            return Slice(var, int(start))
+        case Binary(op="floormod", a=a, b=Const(value=size)):
             inner = slice_of(a)
             if inner is not None and inner.size is None:
-                return Slice(inner.var, inner.start, _weight(b))
+                return Slice(inner.var, inner.start, int(size))
     return None
-
-
-def _weight(expr: Expr) -> Weight:
-    return int(expr.value) if isinstance(expr, Const) else expr
 
 
 def spread(expr: Expr, extents: Extents) -> Linear:
@@ -99,9 +94,9 @@ def _sliced(form: Linear, divisor: int, extents: Extents) -> tuple[Linear, Linea
     if len(form.terms) == 1 and form.terms[0][1] == 1 and form.constant == 0:
         part = slice_of(form.terms[0][0])
     match part:
-        case Slice(var, int() as start, None):
+        case Slice(var, start, None):
             return Slice(var, start * divisor).form(), Slice(var, start, divisor).form()
-        case Slice(var, int() as start, int() as size) if size % divisor == 0:
+        case Slice(var, start, int() as size) if size % divisor == 0:
             upper = Slice(var, start * divisor, size // divisor)
             return upper.form(), Slice(var, start, divisor).form()
     expr = form.expr()
@@ -122,10 +117,10 @@ def bounds(form: Linear, extents: Extents) -> tuple[int, int]:
 def _top(atom: Expr, extents: Extents) -> int | None:
     """The greatest value of a slice of a loop variable (the least is 0)."""
     part = slice_of(atom)
-    if part is None or part.var not in extents or not isinstance(part.start, int):
+    if part is None or part.var not in extents:
         return None
     extent = extents[part.var]
     tops = [] if extent is None else [max(extent - 1, 0) // part.start]
-    if isinstance(part.size, int):
+    if part.size is not None:
         tops.append(part.size - 1)
     return min(tops, default=None)
