@@ -50,6 +50,9 @@ class Linear:
     def expr(self) -> Expr:
         """The expression: positive terms first, the constant last."""
         result: Expr | None = None
+        rest = self.constant
+        if rest and all(c < 0 for _, c in self.terms):
+            result, rest = Const(rest, i64), 0
         for atom, c in sorted(self.terms, key=lambda term: term[1] < 0):
             part = atom if abs(c) == 1 else atom * abs(c)
             if result is None:
@@ -57,10 +60,9 @@ class Linear:
             else:
                 result = result + part if c > 0 else result - part
         if result is None:
-            return Const(self.constant, i64)
-        if self.constant:
-            amount = abs(self.constant)
-            return result + amount if self.constant > 0 else result - amount
+            return Const(0, i64)
+        if rest:
+            return result + rest if rest > 0 else result - abs(rest)
         return result
 
 

@@ -1,0 +1,198 @@
+"""The reverse of inlining: a block that runs on each value as soon as it is made."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from tensorlang.errors import ScheduleError
+from tensorlang.ir.nodes import (
+    Alloc,
+    Block,
+    Buffer,
+    Function,
+    Let,
+    Load,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+    seq,
+)
+from tensorlang.ir.visit import (
+    allocations,
+    fresh,
+    names,
+    reads,
+    rebuild,
+    substitute,
+    walk,
+    writes,
+)
+from tensorlang.scheduling.coverage import bounds_of, dense, guards_of
+from tensorlang.scheduling.guarding import read_indices
+from tensorlang.scheduling.inline import dropped, only_writer
+from tensorlang.scheduling.legality import legality
+from tensorlang.scheduling.linear import linear
+from tensorlang.scheduling.places import extents, touches
+from tensorlang.scheduling.tree import (
+    Path,
+    block_of,
+    enclosing_loops,
+    find_alloc,
+    find_block,
+    function_of,
+    paths_to,
+    rename,
+    replace,
+)
+
+
+@legality("an epilogue runs once for each element")
+def once_each(maker: Path, user: Block, store: Store) -> str | None:
+    """Every element is made once, and the epilogue has an instance for each."""
+    block, loops = block_of(maker), enclosing_loops(maker)
+    axes = {axis.var: axis for axis in block.axes}
+    named = [axes[i].value for i in store.indices if isinstance(i, Var) and i in axes]
+    used = frozenset().union(*(linear(value).vars for value in named))
+    if (
+        len(named) == store.buffer.ndim
+        and dense([linear(value) for value in named], extents(loops))
+        and used == {loop.var for loop in loops}
+        and all(axis.kind == "spatial" for axis in block.axes)
+        and _visits_all(user, store.buffer)
+    ):
+        return None
+    return (
+        f"block {user.name!r} would not run exactly once for each element that block "
+        f"{block.name!r} makes; both must go over all of {store.buffer.name!r} by "
+        "their axes, without repeating loops"
+    )
+
+
+def _visits_all(user: Block, buffer: Buffer) -> bool:
+    """Whether a block has one instance for each element, read at its axes."""
+    found = read_indices(user, buffer)
+    sizes = {axis.var: linear(axis.extent) for axis in user.axes}
+    for indices in found:
+        given = [sizes.get(i) if isinstance(i, Var) else None for i in indices]
+        whole = given == [linear(extent) for extent in buffer.shape]
+        ends = all(
+            any(bound.limit == sizes[bound.axis] for bound in bounds_of(user, cond))
+            for cond in guards_of(user)
+        )
+        spatial = all(axis.kind == "spatial" for axis in user.axes)
+        return (
+            len(found) == 1
+            and whole
+            and ends
+            and spatial
+            and set(indices) == set(sizes)
+        )
+    return False
+
+
+@legality("an epilogue can run as soon as its element is made")
+def early_enough(maker: Path, user: Path, buffer: Buffer) -> str | None:
+    """Nothing from the making nest up to the epilogue conflicts with it."""
+    block = block_of(user)
+    sources, results = reads(block) - {buffer}, writes(block)
+    top = next(
+        i for i, (a, b) in enumerate(zip(maker, user, strict=False)) if a is not b
+    )
+    order = paths_to(function_of(maker), Block)
+    inside = [p for p in order if len(p) > top and p[top] is maker[top]]
+    start, stop = order.index(inside[0]), order.index(user)
+    for other in order[start:stop]:
+        node = block_of(other)
+        late = sources & writes(node)
+        clash = next((b for b in results if touches(node, b)), None)
+        if late or clash is not None:
+            name = next(iter(late)).name if late else clash and clash.name
+            return (
+                f"block {block.name!r} cannot run inside {block_of(maker).name!r}: "
+                f"block {node.name!r} uses {name!r} before it"
+            )
+    return None
+
+
+def fold_in(func: Function, block: str) -> Function:
+    """`inline(block, reverse=True)`: see there."""
+    user = find_block(func, block)
+    temporaries = set(allocations(func)) & reads(block_of(user).body)
+    for buffer in sorted(temporaries, key=lambda b: b.name):
+        maker = _maker(func, buffer)
+        if maker is None or maker[-1] is user[-1]:
+            continue
+        store = _only_store(block_of(maker), buffer)
+        _need_sole_reader(func, block, buffer)
+        only_writer(maker, buffer)
+        once_each(maker, block_of(user), store)
+        early_enough(maker, user, buffer)
+        made = _with_epilogue(block_of(maker), store, block_of(user), names(func))
+        changed = _alive_from(replace(maker, made), writes(block_of(user)), buffer)
+        return dropped(changed, block, buffer)
+    raise ScheduleError(
+        f"block {block!r} reads no temporary that one store makes; there is nothing to "
+        "be an epilogue of"
+    )
+
+
+def _maker(func: Function, buffer: Buffer) -> Path | None:
+    """The block that stores (and does not reduce into) a buffer."""
+    for path in paths_to(func, Block):
+        stores = [n for n in walk(block_of(path)) if isinstance(n, Store)]
+        if any(store.buffer == buffer for store in stores):
+            return path
+    return None
+
+
+def _only_store(block: Block, buffer: Buffer) -> Store:
+    found = [n for n in walk(block.body) if isinstance(n, Store) and n.buffer == buffer]
+    if len(found) == 1 and found[0].mask is None:
+        return found[0]
+    raise ScheduleError(
+        f"block {block.name!r} stores {buffer.name!r} in {len(found)} places; an "
+        "epilogue needs one"
+    )
+
+
+def _need_sole_reader(func: Function, block: str, buffer: Buffer) -> None:
+    for path in paths_to(func, Block):
+        other = block_of(path)
+        if other.name != block and buffer in reads(other):
+            raise ScheduleError(
+                f"block {other.name!r} reads {buffer.name!r} too; it has to stay"
+            )
+
+
+def _with_epilogue(maker: Block, store: Store, user: Block, taken: set[str]) -> Block:
+    """The making block with the epilogue in the place of its store."""
+    var = Var(fresh(store.buffer.name, taken), store.value.dtype)
+    ((*indices,),) = read_indices(user, store.buffer)
+    places = dict(zip(indices, store.indices, strict=True))
+    body = substitute(rename(user.body, taken), places)  # type: ignore[arg-type]
+
+    def use(node: Any) -> Any:
+        if isinstance(node, Buffer):
+            return node
+        if isinstance(node, Load) and node.buffer == store.buffer:
+            return var
+        return rebuild(node, use)
+
+    def put(node: Any) -> Any:
+        if node is store:
+            return seq(Let(var, store.value), use(body))
+        if isinstance(node, Seq):
+            return seq(*(put(stmt) for stmt in node.stmts))
+        return rebuild(node, put) if isinstance(node, Stmt) else node
+
+    return dataclasses.replace(maker, body=put(maker.body))
+
+
+def _alive_from(func: Function, results: frozenset[Buffer], buffer: Buffer) -> Function:
+    """The function with the temporaries among `results` allocated where `buffer` is."""
+    held = sorted(results & set(allocations(func)), key=lambda b: b.name)
+    for result in held:
+        func = replace(find_alloc(func, result.name), None)
+    return replace(find_alloc(func, buffer.name), seq(*map(Alloc, held), Alloc(buffer)))

@@ -1,0 +1,339 @@
+"""`inline`: a block's value put where it is read, or an epilogue onto what it reads."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tensorlang.errors import ScheduleError
+from tensorlang.ir.nodes import (
+    Alloc,
+    Block,
+    Buffer,
+    Expr,
+    For,
+    Function,
+    If,
+    Let,
+    Load,
+    Node,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+    While,
+    seq,
+)
+from tensorlang.ir.visit import (
+    free_vars,
+    fresh,
+    names,
+    reads,
+    rebuild,
+    substitute,
+    walk,
+    writes,
+)
+from tensorlang.scheduling.legality import legality
+from tensorlang.scheduling.linear import linear
+from tensorlang.scheduling.primitives import primitive
+from tensorlang.scheduling.tree import (
+    Path,
+    alloc_of,
+    block_of,
+    find_alloc,
+    find_block,
+    function_of,
+    paths,
+    paths_to,
+    replace,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Pointwise:
+    """A block that computes one element at a time: `lets`, then one store."""
+
+    block: Block
+    lets: tuple[Let, ...]
+    store: Store
+
+    def at(self, indices: tuple[Expr, ...], taken: set[str]) -> tuple[list[Let], Expr]:
+        """What it stores at these indices, with fresh names for its lets."""
+        values: dict[Var, Expr] = {}
+        for own, given in zip(self.store.indices, indices, strict=True):
+            form = linear(own)
+            if form.terms:
+                axis = form.terms[0][0]
+                assert isinstance(axis, Var)
+                shifted = linear(given).shifted(-form.constant)
+                values[axis] = shifted.expr() if form.constant else given
+        made = []
+        for let in self.lets:
+            var = Var(fresh(let.var.name, taken), let.var.dtype)
+            made.append(Let(var, substitute(let.value, values)))
+            values[let.var] = var
+        return made, substitute(self.store.value, values)
+
+
+def pointwise(block: Block) -> Pointwise:
+    """The block as lets and a store by its axes.
+
+    Raises:
+        ScheduleError: it is more than that.
+    """
+    stmts = block.body.stmts if isinstance(block.body, Seq) else (block.body,)
+    *before, last = stmts or (block.body,)
+    lets = tuple(stmt for stmt in before if isinstance(stmt, Let))
+    plain = isinstance(last, Store) and last.mask is None and len(lets) == len(before)
+    if not plain or block.init is not None:
+        raise ScheduleError(
+            f"block {block.name!r} does more than store one value; only a block of "
+            "lets and one store can be inlined"
+        )
+    assert isinstance(last, Store)
+    return Pointwise(block, lets, last)
+
+
+@legality("an inlined block is named by its indices")
+def named_by_indices(found: Pointwise) -> str | None:
+    """Its value depends on the axes that it stores by, each used once, alone."""
+    axes = {axis.var for axis in found.block.axes}
+    used: list[Var] = []
+    for index in found.store.indices:
+        terms = linear(index).terms
+        if terms and not (len(terms) == 1 and terms[0][0] in axes and terms[0][1] == 1):
+            return _not_named(found, f"stores at {index!r}")
+        used += [term for term, _ in terms if isinstance(term, Var)]
+    values = [let.value for let in found.lets] + [found.store.value]
+    needed = frozenset().union(*(free_vars(value) for value in values)) & axes
+    if len(set(used)) < len(used) or needed - set(used):
+        return _not_named(found, "its value needs axes that its indices do not give")
+    return None
+
+
+def _not_named(found: Pointwise, why: str) -> str:
+    return (
+        f"block {found.block.name!r} cannot be inlined: {why}; it must store at its "
+        "axes, each one once"
+    )
+
+
+@legality("an inlined block is the only writer of its buffer")
+def only_writer(path: Path, buffer: Buffer) -> str | None:
+    """Whatever is read of the buffer comes from this block."""
+    for other in _actions(function_of(path)):
+        if other[-1] is not path[-1] and buffer in writes(_own(other[-1])):
+            return (
+                f"{buffer.name!r} is written in another place too, not only by block "
+                f"{block_of(path).name!r}; both would have to be inlined"
+            )
+    return None
+
+
+@legality("what an inlined block reads does not change before its use")
+def sources_stay(path: Path, users: list[Path]) -> str | None:
+    """Nothing between the block and its last user writes what it reads."""
+    func, used = function_of(path), reads(block_of(path).body)
+    for place in paths_to(func, Alloc):
+        if alloc_of(place).buffer in used and any(place[-2] not in u for u in users):
+            name = alloc_of(place).buffer.name
+            return f"{name!r} is not alive where block {block_of(path).name!r} is used"
+    order = list(_actions(func))
+    places = [next(i for i, p in enumerate(order) if p[-1] is u[-1]) for u in users]
+    start = next(i for i, p in enumerate(order) if p[-1] is path[-1])
+    between = order[start + 1 : max(places, default=start) + 1]
+    again = [p for p in order if any(_shared_loop(path, user, p) for user in users)]
+    for other in (*between, *again):
+        for buffer in used & writes(_own(other[-1])):
+            return (
+                f"block {block_of(path).name!r} reads {buffer.name!r}, which is "
+                "written before its value is used; cache_read it first"
+            )
+    return None
+
+
+def _shared_loop(path: Path, user: Path, other: Path) -> bool:
+    """Whether a loop around block and user, in its buffer's life, holds `other`."""
+    block = block_of(path)
+    for depth, (mine, theirs) in enumerate(zip(path, user, strict=False)):
+        if mine is not theirs:
+            return False
+        if isinstance(mine, For) and not _allocates(mine, block):
+            return len(other) > depth and other[depth] is mine
+    return False
+
+
+def _allocates(loop: For, block: Block) -> bool:
+    held = writes(block)
+    return any(isinstance(node, Alloc) and node.buffer in held for node in walk(loop))
+
+
+def _actions(func: Function) -> Iterator[Path]:
+    """The paths to blocks, and to single statements outside of blocks."""
+    for path in paths(func):
+        inside = any(isinstance(node, Block) for node in path[:-1])
+        if not inside and not isinstance(path[-1], (Seq, Alloc)):
+            yield path
+
+
+def _own(node: Node) -> Node:
+    """A loop or branch without what it holds, which comes on its own."""
+    match node:
+        case For() | While() | If():
+            return seq()
+    return node
+
+
+@primitive
+def inline(func: Function, block: str, *, reverse: bool = False) -> Function:
+    """Put what `block` computes where it is read, and drop its buffer.
+
+    Args:
+        func: The function.
+        block: A block that stores one value by its axes into a temporary.
+        reverse: Instead, make the block an epilogue: it runs inside the block that
+            stores its only temporary, on each value as it is made.
+
+    Raises:
+        ScheduleError: the block does more than that, its buffer is a parameter or has
+            other writers, or its operands change in between.
+
+    Before:
+
+        t = alloc(f32[8])
+        for i in range(8):
+            with block("t", vi=spatial(8, i)):
+                t[vi] = x[vi] * 2.0
+        for j in range(8):
+            with block("y", vj=spatial(8, j)):
+                y[vj] = t[vj] + 1.0
+
+    After `inline("t")`:
+
+        for j in range(8):
+            with block("y", vj=spatial(8, j)):
+                y[vj] = x[vj] * 2.0 + 1.0
+
+    After `inline("y", reverse=True)`:
+
+        for i in range(8):
+            with block("t", vi=spatial(8, i)):
+                t_1: f32 = x[vi] * 2.0
+                y[vi] = t_1 + 1.0
+    """
+    if reverse:
+        from tensorlang.scheduling.epilogue import fold_in  # noqa: PLC0415 - its twin
+
+        return fold_in(func, block)
+    path = find_block(func, block)
+    found = pointwise(block_of(path))
+    buffer = found.store.buffer
+    find_alloc(func, buffer.name)
+    users = [p for p in _actions(func) if buffer in reads(p[-1]) and _is_use(p, buffer)]
+    named_by_indices(found)
+    only_writer(path, buffer)
+    sources_stay(path, users)
+    taken = names(func)
+    bodies = {user[-1]: _use(block_of(user), found, taken) for user in users}
+    return dropped(_swapped(func, bodies), block, buffer)
+
+
+def _is_use(path: Path, buffer: Buffer) -> bool:
+    """Whether the block at a path reads the buffer in its body.
+
+    Raises:
+        ScheduleError: it is read elsewhere: in a bound, a condition or an axis value.
+    """
+    node = path[-1]
+    heads: list[Expr] = [
+        head
+        for name in ("extent", "cond")
+        if (head := getattr(node, name, None)) is not None
+    ]
+    if isinstance(node, Block):
+        heads += [axis.value for axis in node.axes]
+        heads += [] if node.where is None else [node.where]
+    single = not isinstance(node, (Block, For, While, If))
+    if single or any(buffer in reads(head) for head in heads):
+        raise ScheduleError(
+            f"{buffer.name!r} is read outside of a block's body; it cannot be inlined"
+        )
+    return isinstance(node, Block)
+
+
+def _swapped(func: Function, new: Mapping[Node, Block]) -> Function:
+    def visit(node: Any) -> Any:
+        if isinstance(node, Block):
+            return new.get(node, node)
+        return rebuild(node, visit) if isinstance(node, Stmt) else node
+
+    return dataclasses.replace(func, body=visit(func.body))
+
+
+def dropped(func: Function, block: str, buffer: Buffer) -> Function:
+    """The function without a block, the loops that held only it, and its buffer."""
+    path = find_block(func, block)
+    depth = len(path) - 1
+    while isinstance(path[depth - 1], For):
+        depth -= 1
+    func = replace(path[: depth + 1], None)
+    return replace(find_alloc(func, buffer.name), None)
+
+
+def _use(user: Block, found: Pointwise, taken: set[str]) -> Block:
+    """A reader with the value in the place of its loads."""
+    body = _inlined(user.body, found, taken)
+    init = None if user.init is None else _inlined(user.init, found, taken)
+    return dataclasses.replace(user, body=body, init=init)
+
+
+def _inlined(stmt: Stmt, found: Pointwise, taken: set[str]) -> Stmt:
+    if isinstance(stmt, Seq):
+        return seq(*(_inlined(part, found, taken) for part in stmt.stmts))
+    before: list[Let] = []
+    done: dict[tuple[Expr, ...], Expr] = {}
+
+    def visit(node: Any) -> Any:
+        if isinstance(node, Stmt):
+            return _inlined(node, found, taken)
+        if isinstance(node, Buffer):
+            return node
+        node = rebuild(node, visit)
+        if not isinstance(node, Load) or node.buffer != found.store.buffer:
+            return node
+        if node.indices not in done:
+            done[node.indices] = _value(node, stmt, found, before, taken)
+        return done[node.indices]
+
+    changed = rebuild(stmt, visit)
+    return seq(*before, changed)
+
+
+def _value(
+    load: Load, stmt: Stmt, found: Pointwise, before: list[Let], taken: set[str]
+) -> Expr:
+    """The value at a load; what has to be named first is added to `before`."""
+    if load.mask is not None or load.dtype.lanes > 1:
+        raise ScheduleError(
+            f"{load!r} is a masked or vector load; inline before vectorizing"
+        )
+    lets, value = found.at(load.indices, taken)
+    if isinstance(stmt, While) and lets:
+        raise ScheduleError(
+            f"{load!r} stands in the condition of a while; its block has lets and "
+            "cannot be inlined there"
+        )
+    before += lets
+    uses = sum(1 for n in walk(stmt) if n == load)
+    if uses > 1 and any(True for _ in _operators(value)):
+        var = Var(fresh(found.store.buffer.name, taken), value.dtype)
+        before.append(Let(var, value))
+        return var
+    return value
+
+
+def _operators(value: Expr) -> Iterator[Node]:
+    return (n for n in walk(value) if isinstance(n, Expr) and not isinstance(n, Var))
