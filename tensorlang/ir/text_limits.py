@@ -13,6 +13,7 @@ from tensorlang.errors import ParseError
 
 MAX_CHARACTERS: Final = 1 << 20
 MAX_LINES: Final = 30_000
+MAX_TOKENS: Final = 200_000
 MAX_BRACKETS: Final = 150
 MAX_INDENT: Final = 64 * 4
 MAX_CHAIN: Final = 1500
@@ -29,7 +30,8 @@ _TOKEN: Final = re.compile(
       | (?P<word>[A-Za-z_]\w*)
       | (?P<comma>,)
       | (?P<newline>\n)
-      | (?P<foreign>["'\\\t])
+      | (?P<semicolon>;)
+      | (?P<foreign>["'\\])
     """,
     re.VERBOSE | re.ASCII,
 )
@@ -67,7 +69,7 @@ def check(text: str) -> None:
 
 def _check_nesting(text: str) -> None:
     chains = [0]  # operators so far, for each open bracket
-    for token in _TOKEN.finditer(text):
+    for number, token in enumerate(_TOKEN.finditer(text)):
         kind = token.lastgroup or ""
         if kind == "operator":
             chains[-1] += 1
@@ -78,7 +80,9 @@ def _check_nesting(text: str) -> None:
         elif kind == "comma" or (kind == "newline" and len(chains) == 1):
             chains[-1] = 0
         problem = _token_fault(kind, token[0])
-        if chains[-1] > MAX_CHAIN:
+        if number >= MAX_TOKENS:
+            problem = f"the text has more than {MAX_TOKENS} words and signs"
+        elif chains[-1] > MAX_CHAIN:
             problem = f"more than {MAX_CHAIN} operators in a row; name parts of it"
         elif len(chains) > MAX_BRACKETS + 1:
             problem = f"brackets nest deeper than {MAX_BRACKETS}; name parts of it"
@@ -91,6 +95,8 @@ def _token_fault(kind: str, word: str) -> str | None:
         return f"a {kind} has at most {_LONGEST[kind]} characters"
     if kind == "number" and not _NUMBER.fullmatch(word):
         return f"{word!r} is no number: write decimals such as 12, 0.5, 1e-3"
+    if kind == "semicolon":
+        return "there is one statement a line, without ';'"
     if kind == "foreign":
         return "strings are plain, on one line, without escapes"
     return None

@@ -21,7 +21,7 @@ from tensorlang.ir.verify_memory import MemoryRules
 from tensorlang.ir.verify_stmt import check_buffer, check_stmt
 from tensorlang.ir.visit import walk
 
-MAX_NODES: Final = 400_000
+MAX_NODES: Final = 100_000
 
 
 def verify(func: Function) -> None:

@@ -190,6 +190,7 @@ def test_a_broken_reducer_is_refused(body, message):
         ("n + \N{GREEK SMALL LETTER PI}", "plain ASCII without tabs"),
         ("n\0", "plain ASCII without tabs"),
         ("n" * 500, "no variable"),
+        ("1.0; import os", "there is one statement a line, without ';'"),
     ],
 )
 def test_hostile_text_is_refused_quickly(value, message):
@@ -202,6 +203,8 @@ def test_text_that_is_too_big_is_refused():
         parse("def f(): " + " " * text_limits.MAX_CHARACTERS)
     with pytest.raises(ParseError, match="more than 30000 lines"):
         parse("\n" * 40_000)
+    with pytest.raises(ParseError, match="more than 200000 words and signs"):
+        parse(line(f"y[0] = min({'n,' * 150_000})"))
 
 
 def test_deep_indentation_is_refused():

@@ -184,7 +184,7 @@ def test_depth_and_size_are_bounded(tree_refused):
     shared = X[0]
     for _ in range(40):
         shared = shared + shared
-    tree_refused(Store(Y, (as_expr(0),), shared), "more than 400000 nodes; name what")
+    tree_refused(Store(Y, (as_expr(0),), shared), "more than 100000 nodes; name what")
 
 
 def test_types_are_checked_where_nodes_are_built():
