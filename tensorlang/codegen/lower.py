@@ -11,7 +11,6 @@ from tensorlang.codegen.interleave import interleave
 from tensorlang.codegen.lanes import reduce_lanes
 from tensorlang.codegen.reductions import expand_reductions
 from tensorlang.codegen.team import share
-from tensorlang.codegen.unmask import unmask
 from tensorlang.codegen.unroll import unroll
 from tensorlang.codegen.vectorize import vectorize
 from tensorlang.ir.nodes import Function
@@ -33,5 +32,5 @@ def lower(function: Function, target: Any) -> Function:
     function = flatten(function)
     function = vectorize(function, target.vector_bits)
     function = unroll(function)
-    function = interleave(unmask(function))
+    function = interleave(function)
     return share(function, target.threads)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from tensorlang.codegen.llvm import instructions as ins
 from tensorlang.codegen.llvm.builder import Builder
+from tensorlang.codegen.llvm.rounding import narrow_to_odd, sum_to_odd
 from tensorlang.codegen.llvm.types import llvm_type, mangled, vector_literal
 from tensorlang.ir.dtypes import DType
+
+_NARROW: Final = ("f16", "bf16")
 
 
 def cast(builder: Builder, source: DType, text: str, target: DType) -> str:
@@ -16,6 +21,8 @@ def cast(builder: Builder, source: DType, text: str, target: DType) -> str:
         return _truth(builder, source, text)
     if source.is_float and not target.is_float:
         return _saturate(builder, source, text, target)
+    if target.name in _NARROW and source.name not in (*_NARROW, "f32"):
+        return _narrow(builder, source, text, target)
     opcode = _opcode(source, target)
     kinds = llvm_type(source), llvm_type(target)
     if opcode is None:
@@ -24,6 +31,31 @@ def cast(builder: Builder, source: DType, text: str, target: DType) -> str:
         wide = DType("f32", source.lanes)  # f16 and bf16 meet in float
         return cast(builder, wide, cast(builder, source, text, wide), target)
     return builder.emit(ins.Cast(builder.name(), opcode, kinds[0], text, kinds[1]))
+
+
+def _narrow(builder: Builder, source: DType, text: str, target: DType) -> str:
+    """f64 or an integer to f16 or bf16, rounded once."""
+    lanes = source.lanes
+    single, double = DType("f32", lanes), DType("f64", lanes)
+    if source.is_bool or (source.is_integer and source.bits <= 16):
+        return cast(builder, single, cast(builder, source, text, single), target)
+    if source.is_float:
+        wide = text
+    elif source.bits == 64:
+        wide = _exact_sum(builder, source, text)
+    else:
+        wide = cast(builder, source, text, double)
+    return cast(builder, single, narrow_to_odd(builder, lanes, wide), target)
+
+
+def _exact_sum(builder: Builder, source: DType, text: str) -> str:
+    """A 64-bit integer as f64 rounded to odd: both parts of it are exact."""
+    kind, double = llvm_type(source), DType("f64", source.lanes)
+    mask = vector_literal("i64", ["255"]) if source.lanes > 1 else "255"
+    low = builder.emit(ins.Binary(builder.name(), "and", kind, text, mask))
+    high = builder.emit(ins.Binary(builder.name(), "sub", kind, text, low))
+    parts = [cast(builder, source, part, double) for part in (high, low)]
+    return sum_to_odd(builder, source.lanes, parts[0], parts[1])
 
 
 def _opcode(source: DType, target: DType) -> str | None:

@@ -16,6 +16,8 @@ from tensorlang.codegen.llvm.arithmetic import (
     widen,
 )
 from tensorlang.codegen.llvm.builder import Builder
+from tensorlang.codegen.llvm.convert import cast
+from tensorlang.codegen.llvm.rounding import sum_to_odd
 from tensorlang.codegen.llvm.types import llvm_type, mangled, vector_literal
 from tensorlang.errors import CodegenError
 from tensorlang.ir.dtypes import DType
@@ -43,6 +45,8 @@ def call(builder: Builder, expr: Call, args: list[str]) -> str:
 
 
 def _float_call(builder: Builder, function: str, dtype: DType, args: list[str]) -> str:
+    if narrow(dtype) and function == _FLOATS["fma"]:
+        return _narrow_fma(builder, dtype, args)
     if narrow(dtype):
         wide = [widen(builder, dtype, arg) for arg in args]
         return round_to(
@@ -51,6 +55,15 @@ def _float_call(builder: Builder, function: str, dtype: DType, args: list[str]) 
     kind = llvm_type(dtype)
     given = [(kind, arg) for arg in args]
     return builder.call(f"{function}.{mangled(dtype)}", kind, *given)
+
+
+def _narrow_fma(builder: Builder, dtype: DType, args: list[str]) -> str:
+    """In f64, where the product is exact and the sum is rounded to odd."""
+    double = DType("f64", dtype.lanes)
+    a, b, c = (cast(builder, dtype, arg, double) for arg in args)
+    product = simple(builder, "fmul", double, a, b)
+    total = sum_to_odd(builder, dtype.lanes, product, c)
+    return cast(builder, double, total, dtype)
 
 
 def _isnan(builder: Builder, dtype: DType, args: list[str]) -> str:

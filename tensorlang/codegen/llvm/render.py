@@ -11,6 +11,7 @@ from tensorlang.codegen.llvm import stages, workspace
 from tensorlang.codegen.llvm.builder import Builder, Module
 from tensorlang.codegen.llvm.expressions import value
 from tensorlang.codegen.llvm.types import llvm_type
+from tensorlang.codegen.llvm.unmask import unmask
 from tensorlang.codegen.team import useful
 from tensorlang.ir.dtypes import DType, i64
 from tensorlang.ir.nodes import Expr, Function, Param, Var
@@ -46,6 +47,7 @@ def render(
     Raises:
         CodegenError: the function was not lowered, or cannot be expressed.
     """
+    function = unmask(function)
     module = Module()
     pieces, size = workspace.layout(function)
     routines = [
