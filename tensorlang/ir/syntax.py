@@ -1,4 +1,29 @@
-"""The spelling of the IR: the tables that the printer and the parser share."""
+"""The spelling of the IR: the tables that the printer and the parser share.
+
+The text is Python's syntax with a small vocabulary:
+
+    text    = reducer* def NAME(param, ..., *, scalar, ...): body
+    reducer = @reducer(commutative=BOOL) def NAME(left, ..., right, ...):
+                  identity(expr, ...)
+                  return expr, ...
+    param   = NAME: memory | NAME: Out[memory] | NAME: InOut[memory]
+    memory  = f32[n, 4] | buffer(f32[n, 4], scope="shared", layout=map)
+    map     = lambda i, j: (j, i)
+    stmt    = NAME: f32 = expr                      let
+            | NAME = alloc(f32[4], scope=, layout=)
+            | for NAME in range(e) | parallel(e) | vectorized(e) | unrolled(e)
+                          | bound(e, "block.x"):
+            | while expr: | if expr: ... elif ... else: | pass
+            | with block("name", vi=spatial(extent, value), ..., where=, scope=):
+                  with init(): ...                  first, where there is one
+            | x[i] = expr | store(x[i], expr, mask=, hints=("aligned",))
+            | reduce(sum, x[i], expr) | reduce(argmax, (x[i], at[i]), (expr, expr))
+            | atomic("add", x[i], expr) | barrier("team") | evaluate(expr)
+
+Literals are i64 (`3`), f32 (`1.5`) and bool (`True`); others name their type: `u32(3)`,
+`f64(1.5)`, `f32("nan")`. `-3` is a literal, `-i64(3)` a negation. An element of a
+buffer without dimensions is `x[()]`.
+"""
 
 from __future__ import annotations
 
