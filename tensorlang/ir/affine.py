@@ -1,0 +1,142 @@
+"""Integer polynomials over i64 expressions: the normal form of index arithmetic.
+
+A polynomial maps a monomial (a sorted tuple of factors that are no sums themselves; the
+empty one for the constant) to its coefficient. Sums, differences and products of i64
+form a ring whether they wrap or not, so collecting terms is always exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, TypeAlias
+
+from tensorlang.ir.dtypes import i64
+from tensorlang.ir.nodes import Binary, Const, Expr, Unary, Var
+
+Monomial: TypeAlias = tuple[Expr, ...]
+Poly: TypeAlias = dict[Monomial, int]
+
+ONE: Final[Monomial] = ()
+_MOST_TERMS = 16  # a product of sums beyond this stays a product
+
+
+def constant(value: int) -> Poly:
+    """The polynomial with no variables."""
+    return {ONE: value} if value else {}
+
+
+def add(a: Mapping[Monomial, int], b: Mapping[Monomial, int], scale: int = 1) -> Poly:
+    """`a + scale * b`."""
+    total = dict(a)
+    for monomial, coefficient in b.items():
+        value = total.get(monomial, 0) + scale * coefficient
+        if value:
+            total[monomial] = value
+        else:
+            total.pop(monomial, None)
+    return total
+
+
+def scaled(a: Mapping[Monomial, int], factor: int) -> Poly:
+    """`factor * a`."""
+    return {m: c * factor for m, c in a.items()} if factor else {}
+
+
+def product(a: Mapping[Monomial, int], b: Mapping[Monomial, int]) -> Poly:
+    """`a * b`, multiplied out."""
+    total: Poly = {}
+    for left, x in a.items():
+        for right, y in b.items():
+            total = add(total, {merged(left, right): x * y})
+    return total
+
+
+def merged(a: Monomial, b: Monomial) -> Monomial:
+    """The product of two monomials, its factors in a reproducible order."""
+    if not a or not b:
+        return a or b
+    return tuple(sorted(a + b, key=_rank))
+
+
+def _rank(factor: Expr) -> tuple[int, str]:
+    return (0, factor.name) if isinstance(factor, Var) else (1, repr(factor))
+
+
+def poly(expr: Expr, known: dict[Expr, Poly] | None = None) -> Poly:
+    """The polynomial of a scalar i64 expression; `known` remembers parts."""
+    if isinstance(expr, Const):
+        return constant(int(expr.value))
+    if not isinstance(expr, (Binary, Unary)) or expr.dtype != i64:
+        return {(expr,): 1}
+    memo = {} if known is None else known
+    found = memo.get(expr)
+    if found is None:
+        found = memo[expr] = _compound(expr, memo)
+    return found
+
+
+def _compound(expr: Binary | Unary, memo: dict[Expr, Poly]) -> Poly:
+    if isinstance(expr, Unary):
+        return scaled(poly(expr.a, memo), -1) if expr.op == "neg" else {(expr,): 1}
+    if expr.op in ("add", "sub"):
+        sign = 1 if expr.op == "add" else -1
+        return add(poly(expr.a, memo), poly(expr.b, memo), sign)
+    if expr.op == "mul":
+        a, b = poly(expr.a, memo), poly(expr.b, memo)
+        if len(a) * len(b) <= _MOST_TERMS:
+            return product(a, b)
+    return {(expr,): 1}
+
+
+def value_of(a: Mapping[Monomial, int]) -> int | None:
+    """The value of a polynomial that is a constant, else None."""
+    if not a:
+        return 0
+    return a[ONE] if len(a) == 1 and ONE in a else None
+
+
+def expression(a: Mapping[Monomial, int]) -> Expr:
+    """The polynomial as a sum: positive terms, negative ones, then the constant."""
+    rest = _wrapped(a.get(ONE, 0))
+    terms = [(m, _wrapped(c)) for m, c in a.items() if m]
+    total: Expr | None = None
+    for monomial, coefficient in terms:
+        if coefficient > 0:
+            part = _term(monomial, coefficient)
+            total = part if total is None else Binary("add", total, part)
+    if total is None and (rest > 0 or not terms):
+        total, rest = Const(rest, i64), 0
+    for monomial, coefficient in terms:
+        if coefficient < 0:
+            total = _less(total, monomial, coefficient)
+    assert total is not None
+    if not rest:
+        return total
+    op = "add" if rest > 0 else "sub"
+    return Binary(op, total, Const(abs(rest), i64))
+
+
+def _wrapped(value: int) -> int:
+    return int(Const(value, i64).value)
+
+
+def _less(total: Expr | None, monomial: Monomial, coefficient: int) -> Expr:
+    if total is not None:
+        return Binary("sub", total, _term(monomial, -coefficient))
+    if coefficient == -1:
+        return Unary("neg", _term(monomial, 1))
+    return _term(monomial, coefficient)
+
+
+def _term(monomial: Monomial, coefficient: int) -> Expr:
+    total = monomial[0]
+    for factor in monomial[1:]:
+        total = Binary("mul", total, factor)
+    if coefficient == 1:
+        return total
+    return Binary("mul", total, Const(coefficient, i64))
+
+
+def factors(a: Iterable[Monomial]) -> list[Expr]:
+    """The distinct factors, in order of appearance."""
+    return list(dict.fromkeys(factor for monomial in a for factor in monomial))

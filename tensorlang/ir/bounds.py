@@ -1,0 +1,215 @@
+"""Intervals of integer expressions and proofs of conditions, from ranges of variables.
+
+Ranges are inclusive and may be expressions over other variables, as `(0, n - 1)` for a
+loop over n; None is no bound. i64 arithmetic is index arithmetic, assumed not to
+overflow; any other integer must be shown not to wrap before its interval is trusted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import singledispatch
+from typing import Final
+
+from tensorlang.ir.affine import Poly, add, constant, poly, scaled
+from tensorlang.ir.dtypes import i64
+from tensorlang.ir.intervals import Interval
+from tensorlang.ir.known import End, Known, Range
+from tensorlang.ir.nodes import (
+    Binary,
+    Compare,
+    Const,
+    Expr,
+    Load,
+    Ramp,
+    Splat,
+    Unary,
+    Var,
+)
+from tensorlang.ir.visit import walk
+
+__all__ = ["End", "Known", "Range", "assume", "bounds", "decide", "prove"]
+
+_ONE: Final = constant(1)
+NEGATED: Final = {
+    "lt": "ge",
+    "ge": "lt",
+    "le": "gt",
+    "gt": "le",
+    "eq": "ne",
+    "ne": "eq",
+}
+
+
+def bounds(expr: Expr, ranges: Mapping[Var, Range] | None = None) -> Interval:
+    """Inclusive ends of an integer or bool expression, over all lanes of a vector.
+
+    An end is None where nothing is known.
+    """
+    return Known(ranges).interval(expr)
+
+
+def prove(cond: Expr, ranges: Mapping[Var, Range] | None = None) -> bool | None:
+    """Whether a condition holds for all values in the ranges, for none, or neither.
+
+    A vector condition is decided only where all lanes agree.
+    """
+    return decide(cond, Known(ranges))
+
+
+@singledispatch
+def decide(cond: Expr, known: Known) -> bool | None:
+    """`prove` from a state of knowledge."""
+    del cond, known
+    return None
+
+
+@decide.register
+def _(cond: Const, known: Known) -> bool | None:
+    del known
+    return bool(cond.value) if cond.dtype.is_bool else None
+
+
+@decide.register
+def _(cond: Splat, known: Known) -> bool | None:
+    return decide(cond.value, known)
+
+
+@decide.register
+def _(cond: Unary, known: Known) -> bool | None:
+    inner = decide(cond.a, known)
+    return None if inner is None or cond.op != "not" else not inner
+
+
+@decide.register
+def _(cond: Binary, known: Known) -> bool | None:
+    if not cond.dtype.is_bool:
+        return None
+    a, b = decide(cond.a, known), decide(cond.b, known)
+    if cond.op == "xor":
+        return None if a is None or b is None else a != b
+    absorbing = cond.op == "or"
+    if absorbing in (a, b):
+        return absorbing
+    return None if a is None or b is None else not absorbing
+
+
+@decide.register
+def _(cond: Compare, known: Known) -> bool | None:
+    kind = cond.a.dtype
+    if kind == i64:
+        differences = [add(poly(cond.b, known.polys), poly(cond.a, known.polys), -1)]
+        return _agreed(cond.op, differences, known)
+    if kind.scalar == i64:
+        left, right = _lanes(cond.a, known), _lanes(cond.b, known)
+        if left is not None and right is not None:
+            ends = [add(b, a, -1) for a, b in zip(left, right, strict=True)]
+            return _agreed(cond.op, ends, known)
+    if kind.is_float:
+        return None
+    return _by_interval(cond.op, known.interval(cond.a), known.interval(cond.b))
+
+
+def _lanes(expr: Expr, known: Known) -> tuple[Poly, Poly] | None:
+    """The first and the last lane of a vector that is linear in the lane."""
+    if isinstance(expr, Splat):
+        value = poly(expr.value, known.polys)
+        return value, value
+    if isinstance(expr, Ramp):
+        first, step = poly(expr.base, known.polys), poly(expr.stride, known.polys)
+        return first, add(first, step, expr.lanes - 1)
+    return None
+
+
+def _agreed(op: str, differences: list[Poly], known: Known) -> bool | None:
+    """`0 op d`, where it comes out alike for all `d`, which are linear in the lane."""
+    true, false = _SIGNS[op], _SIGNS[NEGATED[op]]
+    if op in ("eq", "ne") and len(differences) > 1:
+        return _same_in_all_lanes(op, differences, known)
+    if all(true(d, known) for d in differences):
+        return True
+    if all(false(d, known) for d in differences):
+        return False
+    return None
+
+
+def _same_in_all_lanes(op: str, ends: list[Poly], known: Known) -> bool | None:
+    if not any(ends):
+        return op == "eq"
+    if all(_above(d, known) for d in ends) or all(_below(d, known) for d in ends):
+        return op == "ne"
+    return None
+
+
+def _above(d: Poly, known: Known) -> bool:
+    return known.at_least_zero(add(d, _ONE, -1))
+
+
+def _below(d: Poly, known: Known) -> bool:
+    return known.at_least_zero(add(scaled(d, -1), _ONE, -1))
+
+
+def _zero(d: Poly, known: Known) -> bool:
+    return not d or (known.at_least_zero(d) and known.at_least_zero(scaled(d, -1)))
+
+
+_SIGNS: Final[dict[str, Callable[[Poly, Known], bool]]] = {
+    "lt": _above,
+    "gt": _below,
+    "le": lambda d, known: known.at_least_zero(d),
+    "ge": lambda d, known: known.at_least_zero(scaled(d, -1)),
+    "eq": _zero,
+    "ne": lambda d, known: _above(d, known) or _below(d, known),
+}
+
+
+def _by_interval(op: str, a: Interval, b: Interval) -> bool | None:
+    """A comparison of two integers of which only the intervals are known."""
+    if op in ("gt", "ge"):
+        return _by_interval({"gt": "lt", "ge": "le"}[op], b, a)
+    if op == "ne":
+        equal = _by_interval("eq", a, b)
+        return None if equal is None else not equal
+    (low_a, high_a), (low_b, high_b) = a, b
+    if low_a is None or high_a is None or low_b is None or high_b is None:
+        return None
+    if op == "eq":
+        if low_a == high_a == low_b == high_b:
+            return True
+        return False if high_a < low_b or high_b < low_a else None
+    gap = 0 if op == "le" else 1
+    if high_a + gap <= low_b:
+        return True
+    return False if low_a + gap > high_b else None
+
+
+def assume(cond: Expr, holds: bool = True) -> Iterator[Poly]:
+    """Polynomials that are at least 0 where `cond` is true (or false).
+
+    What reads memory is left out: a store may change it.
+    """
+    if isinstance(cond, Unary) and cond.op == "not":
+        yield from assume(cond.a, not holds)
+    elif isinstance(cond, Binary) and cond.op == ("and" if holds else "or"):
+        yield from assume(cond.a, holds)
+        yield from assume(cond.b, holds)
+    elif isinstance(cond, Compare) and cond.a.dtype == i64 and not _reads(cond):
+        op = cond.op if holds else NEGATED[cond.op]
+        yield from _inequalities(op, add(poly(cond.b), poly(cond.a), -1))
+
+
+def _reads(cond: Expr) -> bool:
+    return any(isinstance(part, Load) for part in walk(cond))
+
+
+def _inequalities(op: str, d: Poly) -> Iterator[Poly]:
+    """`0 op d` as polynomials that are at least 0."""
+    back = scaled(d, -1)
+    if op == "lt":
+        yield add(d, _ONE, -1)
+    elif op == "gt":
+        yield add(back, _ONE, -1)
+    if op in ("le", "eq"):
+        yield d
+    if op in ("ge", "eq"):
+        yield back

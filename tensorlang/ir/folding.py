@@ -1,0 +1,174 @@
+"""Constants and identities: what one operation gives from operands that are known.
+
+Constants are folded through `tensorlang.ir.semantics`, as the interpreter computes
+them; an operation that would be a fault stays. No rule changes a float result, the
+sign of a zero included.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from tensorlang.ir.dtypes import DType
+from tensorlang.ir.intrinsics import INTRINSICS
+from tensorlang.ir.nodes import (
+    Binary,
+    Bitcast,
+    Call,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    Select,
+    Splat,
+    Unary,
+    splat,
+)
+from tensorlang.ir.semantics import apply
+from tensorlang.ir.visit import children
+
+_COMMUTING: Final = ("add", "mul", "min", "max", "and", "or", "xor")
+_ASSOCIATIVE: Final = ("add", "mul", "and", "or", "xor", "min", "max")
+
+
+def constant_of(expr: Expr) -> Const | None:
+    """The constant that an expression is, in all lanes."""
+    if isinstance(expr, Splat):
+        expr = expr.value
+    return expr if isinstance(expr, Const) else None
+
+
+def fold(expr: Expr) -> Expr | None:
+    """The constant that an operation on constants gives; None where it is none."""
+    if not isinstance(expr, (Unary, Binary, Compare, Select, Cast, Bitcast, Call)):
+        return None
+    known = [constant_of(child) for child in children(expr) if isinstance(child, Expr)]
+    operands = [const for const in known if const is not None]
+    if len(operands) < len(known) or not known or _faults(expr, operands):
+        return None
+    if isinstance(expr, Call) and not INTRINSICS[expr.name].pure:
+        return None
+    values = [np.asarray(const.value).astype(const.dtype.numpy) for const in operands]
+    scalar = _scalar_form(expr)
+    result = np.asarray(apply(scalar, values)).item()
+    return splat(Const(result, expr.dtype.scalar), expr.dtype.lanes)
+
+
+def _scalar_form(expr: Expr) -> Expr:
+    """One lane of an operation (only its own fields matter, not its operands)."""
+    if isinstance(expr, Binary):
+        return Binary(expr.op, _lane(expr.a), _lane(expr.b))
+    if isinstance(expr, Cast):
+        return Cast(expr.dtype.scalar, _lane(expr.a))
+    return expr
+
+
+def _lane(expr: Expr) -> Expr:
+    return expr.value if isinstance(expr, Splat) else expr
+
+
+def _faults(expr: Expr, operands: list[Const]) -> bool:
+    """Faults stay for the interpreter to find; min and max of zeros are not exact."""
+    if not isinstance(expr, Binary):
+        return False
+    right = operands[1].value
+    if expr.op in ("floordiv", "floormod"):
+        return right == 0
+    if expr.op in ("shl", "shr"):
+        return not 0 <= right < expr.dtype.bits
+    zeros = expr.dtype.is_float and operands[0].value == 0 and right == 0
+    return zeros and expr.op in ("min", "max")
+
+
+def identity(expr: Binary) -> Expr | None:
+    """`x + 0`, `x * 1`, `x & x` and their like; None where no rule holds."""
+    a, b = expr.a, expr.b
+    left, right = constant_of(a), constant_of(b)
+    if left is not None and right is None and expr.op in _COMMUTING:
+        swapped = Binary(expr.op, b, a, expr.contract)
+        found = identity(swapped)
+        return swapped if found is None and not expr.dtype.is_float else found
+    if expr.dtype.is_float:
+        return _float_identity(expr, right)
+    if a == b and expr.op in _SAME:
+        return _known(_SAME[expr.op], a, expr.dtype)
+    if right is None:
+        return None
+    left_over = _RIGHT.get((expr.op, _role(right)))
+    if left_over is not None:
+        return _known(left_over, a, expr.dtype)
+    return _joined(expr, right)
+
+
+def _joined(expr: Binary, right: Const) -> Expr | None:
+    """`(x op c) op d` as `x op (c op d)`; integers wrap alike either way."""
+    a = expr.a
+    if not isinstance(a, Binary) or a.op != expr.op or expr.op not in _ASSOCIATIVE:
+        return None
+    inner = constant_of(a.b)
+    if inner is None:
+        return None
+    folded = fold(Binary(expr.op, inner, right))
+    if folded is None:
+        return None
+    return Binary(expr.op, a.a, splat(folded, expr.dtype.lanes))
+
+
+def _float_identity(expr: Binary, right: Const | None) -> Expr | None:
+    if right is None or expr.contract:
+        return None
+    value = float(right.value)
+    negative = bool(np.signbit(value))
+    unchanged = {
+        "add": value == 0 and negative,  # x + -0 is x for both zeros; x + 0 is not
+        "sub": value == 0 and not negative,
+        "mul": value == 1,
+        "div": value == 1,
+    }
+    return expr.a if unchanged.get(expr.op, False) else None
+
+
+# what is left of `x op x`, and of `x op c` for a c that plays a role
+_SAME: Final = {
+    "sub": "zero",
+    "xor": "zero",
+    "and": "x",
+    "or": "x",
+    "min": "x",
+    "max": "x",
+}
+_RIGHT: Final = {
+    ("add", "zero"): "x",
+    ("sub", "zero"): "x",
+    ("or", "zero"): "x",
+    ("xor", "zero"): "x",
+    ("shl", "zero"): "x",
+    ("shr", "zero"): "x",
+    ("and", "zero"): "zero",
+    ("mul", "zero"): "zero",
+    ("mul", "one"): "x",
+    ("floordiv", "one"): "x",
+    ("floormod", "one"): "zero",
+    ("and", "ones"): "x",
+    ("or", "ones"): "ones",
+}
+
+
+def _role(const: Const) -> str:
+    """`zero`, `one` or `ones` (all bits set; a bool's true is that)."""
+    if const.value == 0:
+        return "zero"
+    ones = -1 if const.dtype.kind == "int" else const.dtype.limits[1]
+    if const.value == ones:
+        return "ones"
+    return "one" if const.value == 1 else ""
+
+
+def _known(what: str, x: Expr, dtype: DType) -> Expr:
+    if what == "x":
+        return x
+    ones = True if dtype.is_bool else -1
+    value = ones if what == "ones" else 0
+    return splat(Const(value, dtype.scalar), dtype.lanes)

@@ -1,0 +1,215 @@
+"""The rules of simplification, one method a kind of node, applied bottom-up."""
+
+from __future__ import annotations
+
+from functools import singledispatchmethod
+
+from tensorlang.ir import conditions, division, lanes
+from tensorlang.ir.affine import expression, poly
+from tensorlang.ir.bounds import decide
+from tensorlang.ir.dtypes import i64
+from tensorlang.ir.folding import constant_of, fold, identity
+from tensorlang.ir.intervals import within
+from tensorlang.ir.known import Known
+from tensorlang.ir.nodes import (
+    Binary,
+    Bitcast,
+    Buffer,
+    Call,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    Extract,
+    LaneReduce,
+    Load,
+    Ramp,
+    Select,
+    Unary,
+    Var,
+)
+from tensorlang.ir.visit import rebuild
+
+_MOST_ROUNDS = 8  # rules applied one after the other to one node
+
+
+class Simplifier:
+    """Simplifies expressions from one state of knowledge, each distinct one once."""
+
+    def __init__(self, known: Known) -> None:
+        self.known = known
+        self._done: dict[Expr, Expr] = {}
+
+    def visit(self, expr: Expr) -> Expr:
+        """The simplified expression."""
+        if isinstance(expr, (Const, Var)):
+            return self._fixed(expr)
+        found = self._done.get(expr)
+        if found is None:
+            found = self._settled(rebuild(expr, self._child))
+            self._done[expr] = found
+        return found
+
+    def _child(self, child: Expr | Buffer) -> Expr | Buffer:
+        return child if isinstance(child, Buffer) else self.visit(child)
+
+    def _fixed(self, expr: Expr) -> Expr:
+        """A variable of which only one value is left is that constant."""
+        if isinstance(expr, Var) and expr in self.known.ranges:
+            low, high = self.known.interval(expr)
+            if low is not None and low == high:
+                return Const(low, expr.dtype)
+        return expr
+
+    def _settled(self, expr: Expr) -> Expr:
+        """Rules applied to a node with simple children until none holds."""
+        for _ in range(_MOST_ROUNDS):
+            done = self._done.get(expr)
+            if done is not None:
+                return done
+            better = self._better(expr)
+            if better is None or better == expr:
+                return expr
+            expr = rebuild(better, self._child)
+            if isinstance(expr, (Const, Var)):
+                return self._fixed(expr)
+        return expr
+
+    def _better(self, expr: Expr) -> Expr | None:
+        for attempt in (fold, lanes.all_splat, self.rule):
+            found = attempt(expr)
+            if found is not None:
+                return found
+        return None
+
+    @singledispatchmethod
+    def rule(self, expr: Expr) -> Expr | None:
+        """A simpler form of a node whose children are simple, or None."""
+        del expr
+        return None
+
+    @rule.register
+    def _(self, expr: Unary) -> Expr | None:
+        if expr.op == "not" and expr.dtype.is_bool:
+            return conditions.negation(expr.a)
+        if isinstance(expr.a, Unary) and expr.op == expr.a.op:
+            return expr.a if expr.op == "abs" else expr.a.a
+        if expr.op == "abs" and expr.dtype.is_integer:
+            low = self.known.interval(expr.a)[0]
+            return expr.a if low is not None and low >= 0 else None
+        return self._sum(expr) if expr.op == "neg" else None
+
+    @rule.register
+    def _(self, expr: Binary) -> Expr | None:
+        found = identity(expr)
+        if found is not None:
+            return found
+        if expr.dtype.is_bool:
+            return conditions.junction(expr, self.known) if expr.op != "xor" else None
+        if expr.dtype.lanes > 1:
+            return lanes.ramp_arithmetic(expr, self.known)
+        if expr.op in ("min", "max") and expr.dtype.is_integer:
+            return self._extremum(expr)
+        if expr.op == "and" and expr.dtype.is_integer:
+            return self._masked(expr)
+        if expr.dtype != i64:
+            return None
+        if expr.op == "floordiv":
+            return division.quotient(expr.a, expr.b, self.known)
+        if expr.op == "floormod":
+            return division.remainder(expr.a, expr.b, self.known)
+        return self._sum(expr) if expr.op in ("add", "sub", "mul") else None
+
+    def _sum(self, expr: Expr) -> Expr | None:
+        if expr.dtype != i64:
+            return None
+        total = poly(expr, self.known.polys)
+        return expression(division.rejoined(total, self.known))
+
+    def _extremum(self, expr: Binary) -> Expr | None:
+        """The side that is never beyond the other one."""
+        for first, second in ((expr.a, expr.b), (expr.b, expr.a)):
+            op = "le" if expr.op == "min" else "ge"
+            if decide(Compare(op, first, second), self.known):
+                return first
+        return None
+
+    def _masked(self, expr: Binary) -> Expr | None:
+        """`x & (2^k - 1)` is x where x has no higher bits."""
+        mask = constant_of(expr.b)
+        if mask is None or (int(mask.value) + 1) & int(mask.value):
+            return None
+        inside = within(self.known.interval(expr.a), (0, int(mask.value)))
+        return expr.a if inside else None
+
+    @rule.register
+    def _(self, expr: Compare) -> Expr | None:
+        return conditions.comparison(expr, self.known)
+
+    @rule.register
+    def _(self, expr: Select) -> Expr | None:
+        decided = decide(expr.cond, self.known)
+        if decided is not None:
+            return expr.a if decided else expr.b
+        if expr.a == expr.b:
+            return expr.a
+        if isinstance(expr.cond, Unary) and expr.cond.op == "not":
+            return Select(expr.cond.a, expr.b, expr.a)
+        if expr.dtype.is_bool and expr.cond.dtype == expr.dtype:
+            return self._select_bool(expr)
+        return None
+
+    def _select_bool(self, expr: Select) -> Expr | None:
+        a, b = constant_of(expr.a), constant_of(expr.b)
+        if a is not None:
+            return expr.cond | expr.b if a.value else ~expr.cond & expr.b
+        if b is not None:
+            return ~expr.cond | expr.a if b.value else expr.cond & expr.a
+        return None
+
+    @rule.register
+    def _(self, expr: Cast) -> Expr | None:
+        if expr.dtype == expr.a.dtype:
+            return expr.a
+        inner = expr.a
+        if not isinstance(inner, Cast) or not inner.dtype.is_integer:
+            return None
+        if not inner.a.dtype.is_integer:
+            return None
+        kept = within(self.known.interval(inner.a), inner.dtype.limits)
+        return inner.a.cast(expr.dtype) if kept else None
+
+    @rule.register
+    def _(self, expr: Bitcast) -> Expr | None:
+        if expr.dtype == expr.a.dtype:
+            return expr.a
+        if isinstance(expr.a, Bitcast):
+            return Bitcast(expr.dtype, expr.a.a)
+        return None
+
+    @rule.register
+    def _(self, expr: Load) -> Expr | None:
+        if expr.mask is not None and decide(expr.mask, self.known):
+            return Load(expr.buffer, expr.indices, None, expr.hints)
+        return None
+
+    @rule.register
+    def _(self, expr: Ramp) -> Expr | None:
+        return lanes.ramp(expr)
+
+    @rule.register
+    def _(self, expr: Extract) -> Expr | None:
+        return lanes.extract(expr)
+
+    @rule.register
+    def _(self, expr: LaneReduce) -> Expr | None:
+        return lanes.lane_reduce(expr)
+
+    @rule.register
+    def _(self, expr: Call) -> Expr | None:
+        if expr.name == "rotl" and constant_of(expr.args[1]) is not None:
+            turn = constant_of(expr.args[1])
+            assert turn is not None
+            if int(turn.value) % expr.dtype.bits == 0:
+                return expr.args[0]
+        return None
