@@ -1,0 +1,9 @@
+"""Floor 3, the search spaces: how each family of operators may be scheduled.
+
+A schedule is a function with knobs. Importing this package enters them all in the table
+that `tensorlang.scheduling.schedules_for` reads.
+"""
+
+from tensorlang.schedules import random
+
+__all__ = ["random"]

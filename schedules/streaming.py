@@ -1,0 +1,80 @@
+"""Long one-dimensional loops on a CPU: chunks to threads, lanes to vectors, a tail.
+
+for i in range(n):      for i_0 in parallel(n // (chunk * lanes)):
+                            for i_1 in range(chunk):
+                                for i_2 in vectorized(lanes):
+                        for i_tail_0 in range(...):        # what is left, guarded
+                            for i_tail_1 in vectorized(lanes):
+
+Several vectors side by side (more lanes than a register has) hide the latency of long
+dependent chains, such as a hash's rounds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from tensorlang.ir.nodes import Const, For
+from tensorlang.ir.visit import loops
+from tensorlang.scheduling import Knobs, Schedule
+
+_LANES: Final = (8, 16, 32, 48, 64, 96, 128)
+_CHUNKS: Final = (16, 32, 64, 128, 256, 512)
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """How to cut a long loop: `chunk` steps of `lanes` elements go to a thread."""
+
+    lanes: int
+    chunk: int
+    nontemporal: bool
+
+    @property
+    def step(self) -> int:
+        """Elements in a thread's unit of work."""
+        return self.lanes * self.chunk
+
+
+def stream_knobs(
+    knobs: Knobs, *, lanes: int, chunk: int = 64, nontemporal: bool = False
+) -> Stream:
+    """The knobs of a stream, with these defaults."""
+    return Stream(
+        knobs.choice("lanes", _LANES, default=_nearest(lanes, _LANES)),
+        knobs.choice("chunk", _CHUNKS, default=_nearest(chunk, _CHUNKS)),
+        knobs.flag("nontemporal", default=nontemporal),
+    )
+
+
+def _nearest(wanted: int, options: tuple[int, ...]) -> int:
+    return min(options, key=lambda option: abs(option - wanted))
+
+
+def loop_named(s: Schedule, name: str) -> For:
+    """The loop of this name."""
+    return next(loop for loop in loops(s.function.body) if loop.var.name == name)
+
+
+def stream(s: Schedule, loop: str, how: Stream) -> tuple[str, ...]:
+    """Cut `loop` into parallel chunks of vectors and a vectorized tail.
+
+    Returns:
+        The names of the innermost, vectorized loops: main and tail, or the only one.
+    """
+    extent = loop_named(s, loop).extent
+    if isinstance(extent, Const) and int(extent.value) % how.step == 0:
+        return (_cut(s, loop, how),)
+    main, tail = s.partition(loop, extent // how.step * how.step)
+    inner = _cut(s, main, how)
+    _, lanes = s.split(tail, [None, how.lanes])
+    s.vectorize(lanes)
+    return inner, lanes
+
+
+def _cut(s: Schedule, loop: str, how: Stream) -> str:
+    chunks, _, lanes = s.split(loop, [None, how.chunk, how.lanes])
+    s.parallel(chunks)
+    s.vectorize(lanes)
+    return lanes
