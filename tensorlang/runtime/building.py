@@ -24,6 +24,7 @@ from tensorlang.targets import Target
 if TYPE_CHECKING:
     from tensorlang.ir.nodes import Function
 
+_CODES: Final = ("object_code", "wrapper_code")
 _TEXTS: Final = ("ir", "lowered", "source", "trace")
 _KERNELS: Final[dict[str, Kernel]] = {}
 _NAMED: Final[dict[tuple[str, Target], Kernel]] = {}
@@ -108,11 +109,10 @@ def make_artifact(recipe: Recipe, target: Target) -> Artifact:
     signature = signature_of(recipe.function)
     lowered = lower(recipe.function, target)
     source = render(lowered, target, recipe.knobs)
-    wrapped = wrapper.wrapper_text(signature, target.threads)
-    compiled = llvm.compile_modules(source, wrapped)
     return Artifact(
         signature,
-        compiled.object_code,
+        llvm.compile_module(source).object_code,
+        wrapper.wrapper_code(signature, target.threads),
         ir=show(recipe.function),
         lowered=show(lowered),
         source=source,
@@ -174,16 +174,20 @@ def _key(recipe: Recipe, target: Target) -> str:
 
 def _to_entry(artifact: Artifact) -> cache.Entry:
     texts = {name: getattr(artifact, name).encode() for name in _TEXTS}
+    codes = {name: getattr(artifact, name) for name in _CODES}
     header = {"signature": artifact.signature.to_json(), "knobs": artifact.knobs}
-    return cache.Entry(header, {"object": artifact.object_code, **texts})
+    return cache.Entry(header, {**codes, **texts})
 
 
 def _from_entry(entry: cache.Entry) -> Artifact:
+    blobs = entry.blobs
+    texts = {name: blobs[name].decode() for name in _TEXTS}
     return Artifact(
-        Signature.from_json(entry.header["signature"]),
-        entry.blobs["object"],
-        **{name: entry.blobs[name].decode() for name in _TEXTS},
+        signature=Signature.from_json(entry.header["signature"]),
+        object_code=blobs["object_code"],
+        wrapper_code=blobs["wrapper_code"],
         knobs=entry.header["knobs"],
+        **texts,
     )
 
 

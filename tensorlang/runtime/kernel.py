@@ -10,6 +10,8 @@ from functools import cached_property
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+import numpy as np
+
 from tensorlang.errors import ArgumentError, KernelError
 from tensorlang.runtime import arrays, calling, llvm, pool, wrapper
 from tensorlang.runtime.outputs import output_maker
@@ -34,6 +36,7 @@ class Artifact:
 
     signature: Signature
     object_code: bytes
+    wrapper_code: bytes
     ir: str = ""
     lowered: str = ""
     source: str = ""
@@ -72,7 +75,7 @@ class Kernel:
         self.artifact: Final = artifact
         signature = artifact.signature
         library = llvm.link(
-            artifact.object_code,
+            [artifact.object_code, artifact.wrapper_code],
             wrapper.exports(signature),
             pool.symbols() | wrapper.imports(signature),
         )
@@ -93,26 +96,19 @@ class Kernel:
 
     def __call__(self, *args: Any, out: Any = None, **scalars: Any) -> Any:
         """Run; returns the `out` arrays: one, a tuple of several, or None."""
-        if not scalars:
-            if out is None and len(args) == self._arity:
-                self.launch(*args)
-                return self._written(args)
-            if len(args) == self._arity - 1 and self._only_out is not None:
-                at = self._only_out
-                if out is not None and type(out) is not tuple:
-                    self.launch(*args[:at], out, *args[at:])
-                    return out
-        complete = self._complete(args, out, scalars)
-        self.launch(*complete)
+        missing = self._arity - len(args)
+        if missing == 0 and out is None and not scalars:
+            self.launch(*args)
+            return self._written(args)
+        at = self._only_out
+        if missing != 1 or at is None or scalars or type(out) is tuple:
+            return self._general(args, out, scalars)
         if out is not None:
+            self.launch(*args[:at], out, *args[at:])
             return out
-        result: Any = self._written(complete)
-        kind = arrays.kind_of(args[0]) if args else "numpy"
-        if kind in ("numpy", "builtins"):
-            return result
-        if len(self.signature.outs) == 1:
-            return arrays.as_kind(result, kind)
-        return tuple(arrays.as_kind(array, kind) for array in result)
+        (fresh,) = self._make(args, scalars)
+        self.launch(*args[:at], fresh, *args[at:])
+        return self._as_callers(args, fresh)
 
     def __repr__(self) -> str:
         return f"<Kernel {self.signature} for {self.target.name}>"
@@ -182,21 +178,29 @@ class Kernel:
         error.code = code
         raise error
 
-    def _complete(
+    def _general(
         self, args: tuple[Any, ...], out: Any, named: Mapping[str, Any]
-    ) -> list[Any]:
-        """All arguments in order: outputs given or made, named scalars put in place."""
-        signature = self.signature
-        count = len(signature.buffers) - len(signature.outs)
-        inputs, values = args[:count], args[count:]
+    ) -> Any:
+        """A call with any number of outputs, and with scalars by name."""
         self._check_names(named)
-        sizes = {**dict(zip(self._free, values, strict=False)), **named}
-        outputs = self._make(inputs, sizes) if out is None else self._given(out)
-        complete = list(inputs)
-        for position, output in zip(signature.outs, outputs, strict=True):
+        outputs = self._make(args, named) if out is None else self._given(out)
+        count = len(self.signature.buffers) - len(self.signature.outs)
+        complete = list(args[:count])
+        for position, output in zip(self.signature.outs, outputs, strict=True):
             complete.insert(position, output)
-        rest = self._free[len(values) :]
-        return [*complete, *values, *(sizes[name] for name in rest if name in sizes)]
+        complete.extend(args[count:])
+        rest = self._free[max(0, len(args) - count) :]
+        self.launch(*complete, *(named[name] for name in rest if name in named))
+        if out is not None:
+            return out
+        made = [self._as_callers(args, output) for output in outputs]
+        return tuple(made) if len(made) > 1 else next(iter(made), None)
+
+    def _as_callers(self, args: tuple[Any, ...], fresh: arrays.Array) -> Any:
+        """A fresh output in the kind of the first array."""
+        if not args or type(args[0]) is np.ndarray:
+            return fresh
+        return arrays.as_kind(fresh, arrays.kind_of(args[0]))
 
     def _given(self, out: Any) -> tuple[Any, ...]:
         given = out if isinstance(out, tuple) else (out,)

@@ -1,9 +1,9 @@
 """LLVM on the host: text to optimised object code, and object code to addresses.
 
-Modules are textual LLVM IR. `compile_modules` links, optimises and emits them as one
-relocatable object; `link` loads such an object, fresh or from the cache, through
-LLJIT. Our loops are already tiled, unrolled and vectorised by their schedule, so the
-passes that would do it again are off.
+Modules are textual LLVM IR. `compile_module` optimises one and emits it as relocatable
+object code; `link` loads such objects, fresh or from the cache, through LLJIT. Our
+loops are already tiled, unrolled and vectorised by their schedule, so the passes that
+would do it again are off.
 
 LLVM is loaded at the first use, and always used under one lock, which is also held
 across `fork`, so that a child never inherits a compiler stopped half-way.
@@ -83,15 +83,21 @@ def versions() -> str:
 
 
 @_locked
-def compile_modules(*texts: str) -> Compiled:
-    """One object out of LLVM IR texts that refer to each other's functions.
+def compile_quickly(text: str) -> bytes:
+    """Object code of a text that is fast as it stands: straight-line code, no loops."""
+    return bytes(_quick_machine().emit_object(_parse(text)))
+
+
+@_locked
+def compile_module(text: str) -> Compiled:
+    """Object code of an LLVM IR text, optimised for the host.
 
     Raises:
         CodegenError: LLVM refuses a text; the message holds LLVM's own words and the
             line of the text that it points to.
     """
     start = time.perf_counter()
-    module = _parse(texts)
+    module = _parse(text)
     parsed = time.perf_counter()
     _optimise(module)
     optimised = time.perf_counter()
@@ -101,24 +107,24 @@ def compile_modules(*texts: str) -> Compiled:
 
 
 @_locked
-def assembly(*texts: str) -> str:
-    """The host's assembly of the same modules, for people to read."""
-    module = _parse(texts)
+def assembly(text: str) -> str:
+    """The host's assembly of the same text, for people to read."""
+    module = _parse(text)
     _optimise(module)
     return str(_machine().emit_assembly(module))
 
 
 @_locked
-def optimised(*texts: str) -> str:
+def optimised(text: str) -> str:
     """The LLVM IR that the optimiser hands to code generation."""
-    module = _parse(texts)
+    module = _parse(text)
     _optimise(module)
     return str(module)
 
 
 @_locked
 def link(
-    object_code: bytes,
+    objects: Sequence[bytes],
     exports: Sequence[str],
     imports: Mapping[str, int] | None = None,
 ) -> Library:
@@ -127,10 +133,11 @@ def link(
     Whatever else it leaves open is looked up in this process (libc, CPython).
 
     Raises:
-        CodegenError: the object is broken or a symbol is nowhere to be found.
+        CodegenError: an object is broken or a symbol is nowhere to be found.
     """
-    builder = _binding().JITLibraryBuilder()
-    builder.add_object_img(object_code).add_current_process()
+    builder = _binding().JITLibraryBuilder().add_current_process()
+    for code in objects:
+        builder.add_object_img(code)
     for name, address in (imports or {}).items():
         builder.import_symbol(name, address)
     for name in exports:
@@ -142,21 +149,14 @@ def link(
     return Library(tracker, {name: tracker[name] for name in exports})
 
 
-def _parse(texts: Sequence[str]) -> Any:
+def _parse(text: str) -> Any:
     binding = _binding()
-    context = binding.create_context()
-    modules = []
-    for text in texts:
-        try:
-            module = binding.parse_assembly(text, context)
-            module.verify()
-        except RuntimeError as error:
-            raise CodegenError(f"LLVM refuses the generated text: {error}") from error
-        modules.append(module)
-    first, *others = modules
-    for other in others:
-        first.link_in(other)
-    return first
+    try:
+        module = binding.parse_assembly(text, binding.create_context())
+        module.verify()
+    except RuntimeError as error:
+        raise CodegenError(f"LLVM refuses the generated text: {error}") from error
+    return module
 
 
 def _optimise(module: Any) -> None:
@@ -185,13 +185,13 @@ def _features() -> str:
     return str(_binding().get_host_cpu_features().flatten())
 
 
-def _new_machine() -> Any:
+def _new_machine(level: int = SPEED) -> Any:
     """A code generator for the host: position independent, so it loads anywhere."""
     binding = _binding()
     return binding.Target.from_default_triple().create_target_machine(
         cpu=binding.get_host_cpu_name(),
         features=_features(),
-        opt=SPEED,
+        opt=level,
         reloc="pic",
         codemodel="small",
     )
@@ -200,6 +200,11 @@ def _new_machine() -> Any:
 @cache
 def _machine() -> Any:
     return _new_machine()
+
+
+@cache
+def _quick_machine() -> Any:
+    return _new_machine(1)
 
 
 @cache

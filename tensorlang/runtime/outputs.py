@@ -13,7 +13,7 @@ from tensorlang.runtime.arrays import Array
 from tensorlang.runtime.signature import Dim, Signature, evaluate
 
 Maker: TypeAlias = Callable[[Sequence[Any], Mapping[str, Any]], list[Array]]
-"""From the inputs of a call, and the scalars given by value, to fresh outputs."""
+"""From the arguments of a call, outputs left away, and its named scalars, to arrays."""
 
 Origin: TypeAlias = "int | tuple[int, int]"  # a size, or (which input, which axis)
 
@@ -26,28 +26,21 @@ def output_maker(signature: Signature) -> Maker:
         spec = signature.buffers[position]
         plan = tuple(_origin(dim, origins) for dim in spec.shape)
         if None in plan:
-            return lambda inputs, sizes: _evaluated(signature, inputs, sizes)
+            return lambda args, named: _evaluated(signature, args, named)
         plans.append((plan, spec.numpy))  # type: ignore[arg-type]
 
-    def planned(inputs: Sequence[Any], _: Mapping[str, Any]) -> list[Array]:
-        return [
-            buffers.empty(
-                tuple(
-                    size if isinstance(size, int) else inputs[size[0]].shape[size[1]]
-                    for size in plan
-                ),
-                dtype,
-            )
-            for plan, dtype in plans
-        ]
-
-    def careful(inputs: Sequence[Any], sizes: Mapping[str, Any]) -> list[Array]:
+    def planned(args: Sequence[Any], named: Mapping[str, Any]) -> list[Array]:
         try:
-            return planned(inputs, sizes)
+            return [buffers.empty(_shape(plan, args), dtype) for plan, dtype in plans]
         except (AttributeError, IndexError, TypeError):
-            return _evaluated(signature, inputs, sizes)
+            return _evaluated(signature, args, named)
 
-    return careful
+    return planned
+
+
+def _shape(plan: tuple[Origin, ...], args: Sequence[Any]) -> tuple[int, ...]:
+    """The sizes that a plan names; launching checks that the inputs agree on them."""
+    return tuple([d if isinstance(d, int) else args[d[0]].shape[d[1]] for d in plan])
 
 
 def _origins(signature: Signature) -> dict[str, tuple[int, int]]:
@@ -69,10 +62,13 @@ def _origin(dim: Dim, origins: Mapping[str, tuple[int, int]]) -> Origin | None:
 
 
 def _evaluated(
-    signature: Signature, inputs: Sequence[Any], sizes: Mapping[str, Any]
+    signature: Signature, args: Sequence[Any], named: Mapping[str, Any]
 ) -> list[Array]:
     """The general way, which checks the inputs' shapes as it goes."""
-    scalars = dict(sizes)
+    count = len(signature.buffers) - len(signature.outs)
+    inputs, values = args[:count], args[count:]
+    scalars = {s.name: v for s, v in zip(signature.free, values, strict=False)}
+    scalars.update(named)
     calling.bind(signature, list(_shapes(signature, inputs)), scalars)
     try:
         shapes = [

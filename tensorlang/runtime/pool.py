@@ -19,7 +19,9 @@ from tensorlang.runtime.rendering import render_template
 from tensorlang.runtime.wrapper import OUT_OF_MEMORY
 
 SYMBOLS: Final = ("tensorlang_barrier", "tensorlang_launch", "tensorlang_run")
-SPINS: Final = 1000  # looks into a mailbox before sleeping: some 20 microseconds
+# rounds of looking before letting go of the processor; 1000 are some 30 microseconds
+IDLE_SPINS: Final = 4000  # of a worker: calls in a loop find it awake
+WAIT_SPINS: Final = 1000  # at a barrier, or for the last worker
 
 _ARCH: Final = {"x86_64": "x86", "AMD64": "x86", "aarch64": "arm", "arm64": "arm"}
 _FUTEX: Final = {"x86_64": 202, "aarch64": 98}  # number of the system call
@@ -32,10 +34,10 @@ def pool() -> llvm.Library:
     key = store.key_of("pool", llvm.versions(), *map(str, _parameters().items()))
     entry = store.load(key)
     if entry is None:
-        code = llvm.compile_modules(pool_text()).object_code
+        code = llvm.compile_quickly(pool_text())
         entry = store.Entry({}, {"object": code})
         store.save(key, entry)
-    return llvm.link(entry.blobs["object"], SYMBOLS)
+    return llvm.link([entry.blobs["object"]], SYMBOLS)
 
 
 def symbols() -> dict[str, int]:
@@ -56,7 +58,8 @@ def _parameters() -> dict[str, object]:
         "arch": _ARCH.get(machine, ""),
         "futex": _FUTEX.get(machine, 0) if linux else 0,
         "max_threads": hardware.MAX_THREADS,
-        "spins": SPINS,
+        "idle_spins": IDLE_SPINS,
+        "wait_spins": WAIT_SPINS,
         "asleep": 1 << 30,
         "blocked_signals": blocked - (1 << 64),
         "sig_setmask": 2 if linux else 3,

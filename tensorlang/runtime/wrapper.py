@@ -1,8 +1,7 @@
 """The emitted call wrapper: what it has to know, and how Python gets to call it.
 
 `wrapper_text` prints `templates/wrapper.ll.j2` for a signature: the checks of a call as
-straight-line code, compiled together with the kernel. `native_function` makes a Python
-builtin of its address.
+straight-line code. `native_function` makes a Python builtin of its address.
 """
 
 from __future__ import annotations
@@ -10,15 +9,17 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
 
 from tensorlang.ir.dtypes import DType
+from tensorlang.runtime import llvm
 from tensorlang.runtime.rendering import render_template
 from tensorlang.runtime.signature import BufferSpec, Dim, ScalarSpec, Signature
 
-INLINE_BYTES: Final = 8 << 10  # below this, no other thread and no GIL release pay
+INLINE_BYTES: Final = 16 << 10  # below this, no other thread and no GIL release pay
 OUT_OF_MEMORY: Final = -(1 << 31)
 
 _HEADER: Final = object.__basicsize__  # bytes of a PyObject before its own fields
@@ -93,6 +94,12 @@ def imports(signature: Signature) -> dict[str, int]:
     if any(buffer.dtype == "bf16" for buffer in signature.buffers):
         known["numpy.bfloat16"] = DType("bf16").numpy.num
     return known
+
+
+@lru_cache(maxsize=256)
+def wrapper_code(signature: Signature, threads: int) -> bytes:
+    """Object code of the wrapper; candidates of one tuning run share it."""
+    return llvm.compile_quickly(wrapper_text(signature, threads))
 
 
 def wrapper_text(signature: Signature, threads: int) -> str:

@@ -45,9 +45,9 @@ def assemble():
             "WORKSPACE", str(workspace)
         )
         source = (text + queries).replace("NAME", "hand")
-        wrapped = wrapper.wrapper_text(signature, threads)
-        code = llvm.compile_modules(source, wrapped).object_code
-        return Kernel(Artifact(signature, code, source=source), targets.host())
+        code = llvm.compile_module(source).object_code
+        wrapped = wrapper.wrapper_code(signature, threads)
+        return Kernel(Artifact(signature, code, wrapped, source=source), targets.host())
 
     make.buffer = buffer
     make.scale = SCALE
