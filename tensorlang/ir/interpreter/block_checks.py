@@ -98,7 +98,7 @@ def claim(
     taken = _other(owner[at], mine, run.span)
     machine.undo.put(owner, at, mine)
     taken |= _other(owner[at], mine, run.span)
-    if "disjoint" not in machine.checks or not taken.any():
+    if not taken.any():
         return None
     first = int(np.argmax(taken))
     return int(at[first]), int(who[first])

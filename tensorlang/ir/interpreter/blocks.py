@@ -35,6 +35,8 @@ def run_block(block: Block, machine: Machine, lanes: Lanes, execute: Execute) ->
     if "ordered" in kinds and "order" in machine.checks:
         order(machine, block, active, extents)
     run = machine.derived(block, _plan)()
+    if "disjoint" not in machine.checks:
+        run.owned = frozenset()
     if run.owned:
         run.span = number_instances(machine, block, active, extents)
     kept = machine.run, lanes.values.get(FIRST), lanes.values.get(INSTANCE)

@@ -131,7 +131,8 @@ def _(node: Load, machine: Machine, lanes: Lanes) -> Array:
     indices = [evaluate(index, machine, lanes) for index in node.indices]
     mask = None if node.mask is None else evaluate(node.mask, machine, lanes)
     memory = machine.memory(node.buffer)
-    return read(machine, lanes, locate(machine, lanes, memory, indices, mask))
+    place = locate(machine, lanes, memory, indices, mask)
+    return read(machine, lanes, place, plain=id(node) not in machine.updated)
 
 
 @evaluate.register

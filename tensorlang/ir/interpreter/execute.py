@@ -26,6 +26,7 @@ from tensorlang.ir.nodes import (
     For,
     If,
     Let,
+    Load,
     Reduce,
     Seq,
     Stmt,
@@ -171,11 +172,26 @@ def _in_order(
 @execute.register
 def _(node: Store, machine: Machine, lanes: Lanes) -> None:
     machine.step()
+    machine.updated = machine.derived(node, _updated)
     value = evaluate(node.value, machine, lanes)
+    machine.updated = frozenset()
     indices = [evaluate(index, machine, lanes) for index in node.indices]
     mask = None if node.mask is None else evaluate(node.mask, machine, lanes)
     memory = machine.memory(node.buffer)
     write(machine, lanes, locate(machine, lanes, memory, indices, mask), value)
+
+
+def _updated(node: Store) -> frozenset[int]:
+    """The loads, by id, of the element that `node` stores: what makes it an update."""
+    if node.mask is not None:
+        return frozenset()
+    return frozenset(
+        id(load)
+        for load in walk(node.value)
+        if isinstance(load, Load)
+        and (load.buffer, load.indices) == (node.buffer, node.indices)
+        and load.mask is None
+    )
 
 
 @execute.register

@@ -29,7 +29,7 @@ CHECKS: Final[Mapping[str, str]] = {
     "order": "an ordered axis that does not run upwards",
     "bank": "counts (and does not raise) bank conflicts of shared memory",
     "in_param": "a write to an `in` parameter",
-    "inout": "a read of an `inout` element after it was written",
+    "inout": "a read of an `inout` element after it was written, but to update it",
 }
 ALL_CHECKS: Final = frozenset(CHECKS)
 FUEL: Final = 5_000_000
@@ -84,6 +84,7 @@ class Machine:
     run: BlockRun | None = None
     last: dict[str, Array] = field(default_factory=dict)  # by block: `order`
     instances: int = 0
+    updated: frozenset[int] = frozenset()  # loads of what the current store replaces
     serial_only: set[int] = field(default_factory=set)  # loops known not to batch
     words: dict[tuple[IndexMap, tuple[int, ...]], Array] = field(default_factory=dict)
     _derived: dict[tuple[int, object], tuple[Node, Any]] = field(default_factory=dict)

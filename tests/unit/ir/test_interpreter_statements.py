@@ -205,6 +205,18 @@ def f(x: f32[100], y: InOut[f32[1]]):
     assert y[0] == total
 
 
+def test_an_inout_element_may_be_updated_again_and_again():
+    func = parse("""
+def f(x: i64[3, 4], y: InOut[i64[3]]):
+    for k in range(4):
+        for i in parallel(3):
+            y[i] = x[i, k] + y[i]
+""")
+    x, y = np.arange(12).reshape(3, 4), np.full(3, 100)
+    run(func, x, y)
+    assert (y == 100 + x.sum(axis=1)).all()
+
+
 def test_a_zero_dimensional_buffer_and_an_empty_one():
     func = parse("""
 def f(x: i64[n], y: Out[i64[n]], z: Out[i64[1]], *, n: i64):
