@@ -5,7 +5,16 @@ schedule; `@schedule` registers one. Every primitive is a pure function in `PRIM
 every rule that guards one a named check in `LEGALITY`.
 """
 
-from tensorlang.scheduling import annotate, loops, partition  # noqa: F401 - registers
+from tensorlang.scheduling import (  # noqa: F401 - importing them fills PRIMITIVES
+    annotate,
+    cache,
+    cache_write,
+    inline,
+    loops,
+    partition,
+    reduction,
+    rfactor,
+)
 from tensorlang.scheduling.knobs import Knobs
 from tensorlang.scheduling.legality import LEGALITY
 from tensorlang.scheduling.primitives import PRIMITIVES

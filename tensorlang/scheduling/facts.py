@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
+from typing import TypeAlias
 
-from tensorlang.ir.nodes import (
-    Binary,
-    Const,
-    Expr,
-    Function,
-    If,
-    Var,
-    as_expr,
-)
+from tensorlang.ir.bounds import Range, prove
+from tensorlang.ir.dtypes import i64
+from tensorlang.ir.nodes import Binary, Const, Expr, If, Load, Var, as_expr
+from tensorlang.ir.visit import walk
 from tensorlang.scheduling.linear import linear
-from tensorlang.scheduling.tree import Path, constant
+from tensorlang.scheduling.tree import Path, constant, enclosing_loops, function_of
+
+Ranges: TypeAlias = Mapping[Var, Range]  # inclusive ends, as in `tensorlang.ir.bounds`
 
 
 def product(factors: Iterable[Expr]) -> Expr:
@@ -75,32 +73,30 @@ def conjunction(conditions: Iterable[Expr]) -> Expr | None:
     return result
 
 
-def sizes(func: Function) -> frozenset[Var]:
-    """The scalars bound from a parameter's shape, which are never negative."""
-    return frozenset(
-        extent
-        for buffer in func.buffers
-        for extent in buffer.shape
-        if isinstance(extent, Var)
-    )
+def ranges_at(path: Path) -> Ranges:
+    """The ranges of sizes and of the loop variables around a place, outermost first.
+
+    A scalar bound from a parameter's shape is never negative.
+    """
+    func = function_of(path)
+    shapes = (extent for buffer in func.buffers for extent in buffer.shape)
+    found: dict[Var, Range] = {e: (0, None) for e in shapes if isinstance(e, Var)}
+    for loop in enclosing_loops(path):
+        found[loop.var] = range_of(loop.extent)
+    return found
 
 
-def nonnegative(extent: Expr, func: Function) -> Expr:
-    """`extent`, cut off at 0 unless it can be seen never to be below."""
-    return extent if _counts(extent, sizes(func)) else Binary("max", extent, as_expr(0))
+def range_of(extent: Expr) -> Range:
+    """The values of a loop's variable."""
+    size = constant(extent)
+    if size is not None:
+        return 0, size - 1
+    plain = not any(isinstance(node, Load) for node in walk(extent))
+    return 0, extent - 1 if plain and extent.dtype == i64 else None
 
 
-def _counts(expr: Expr, known: frozenset[Var]) -> bool:
-    """Whether an expression is built from sizes so that it cannot be negative."""
-    match expr:
-        case Const(value=value):
-            return value >= 0
-        case Var():
-            return expr in known
-        case Binary(op="add" | "mul" | "floordiv" | "min", a=a, b=b):
-            return _counts(a, known) and _counts(b, known)
-        case Binary(op="max", a=a, b=b):
-            return _counts(a, known) or _counts(b, known)
-        case Binary(op="floormod", b=b):
-            return _counts(b, known)
-    return False
+def nonnegative(extent: Expr, path: Path) -> Expr:
+    """`extent`, cut off at 0 unless it is never below at a place."""
+    if prove(extent >= 0, ranges_at(path)):
+        return extent
+    return Binary("max", extent, Const(0, extent.dtype))

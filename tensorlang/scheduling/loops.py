@@ -185,7 +185,7 @@ def fuse(func: Function, outer: str, inner: str) -> tuple[Function, str]:
     (name,) = new_names(func, f"{first.var.name}_{second.var.name}")
     var = Var(name, first.var.dtype)
     values = {first.var: var // second.extent, second.var: var % second.extent}
-    extents = [nonnegative(first.extent, func), second.extent]
+    extents = [nonnegative(first.extent, path), second.extent]
     body = substitute(swap(first.body, second, second.body), values)
     return replace(path, For(var, product(extents), first.kind, body)), name
 

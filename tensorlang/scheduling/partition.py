@@ -17,19 +17,17 @@ from tensorlang.ir.nodes import (
     If,
     Stmt,
     Var,
-    as_expr,
     seq,
 )
+from tensorlang.ir.simplify import simplify
 from tensorlang.ir.visit import names, rebuild, substitute
-from tensorlang.scheduling.facts import conjuncts, nonnegative
+from tensorlang.scheduling.facts import Ranges, conjuncts, nonnegative, ranges_at
 from tensorlang.scheduling.primitives import primitive
-from tensorlang.scheduling.slices import Extents
 from tensorlang.scheduling.terms import Term, term
 from tensorlang.scheduling.tidy import tidy
 from tensorlang.scheduling.tree import (
     Path,
     constant,
-    enclosing_loops,
     find_loop,
     loop_of,
     rename,
@@ -70,21 +68,17 @@ def partition(func: Function, loop: str, at: Term) -> tuple[Function, tuple[str,
     """
     path = find_loop(func, loop)
     old = loop_of(path)
-    cut = _cut(old, term(at, path, "partition"), func)
-    around = _around(path)
+    cut = _cut(old, term(at, path, "partition"), path)
+    around = ranges_at(path)
     main = with_fields(old, extent=cut)
     shifted = substitute(old.body, {old.var: cut + old.var})
-    rest = with_fields(old, extent=_difference(old.extent, cut), body=shifted)
+    rest = with_fields(old, extent=simplify(old.extent - cut, around), body=shifted)
     tail = rename(rest, names(func), suffix="_tail")
     parts = [tidy(main, around), tidy(tail, around)]
     return replace(path, seq(*parts)), (old.var.name, tail.var.name)
 
 
-def _around(path: Path) -> Extents:
-    return {loop.var: constant(loop.extent) for loop in enclosing_loops(path)}
-
-
-def _cut(loop: For, at: Expr, func: Function) -> Expr:
+def _cut(loop: For, at: Expr, path: Path) -> Expr:
     """`at`, cut off at 0 and at the loop's extent."""
     have, wanted = constant(loop.extent), constant(at)
     if wanted is not None and (wanted <= 0 or (have is not None and wanted >= have)):
@@ -100,14 +94,7 @@ def _cut(loop: For, at: Expr, func: Function) -> Expr:
         )
     if have is not None and wanted is not None:
         return at
-    return nonnegative(Binary("min", at, loop.extent), func)
-
-
-def _difference(a: Expr, b: Expr) -> Expr:
-    known = constant(a), constant(b)
-    if known[0] is not None and known[1] is not None:
-        return as_expr(known[0] - known[1], a.dtype)
-    return a - b
+    return nonnegative(simplify(Binary("min", at, loop.extent), ranges_at(path)), path)
 
 
 @primitive
@@ -143,11 +130,11 @@ def specialize(func: Function, loop: str, condition: Term) -> tuple[Function, st
     if not cond.dtype.is_bool:
         raise ScheduleError(f"specialize: {cond!r} is {cond.dtype}, not a condition")
     other = rename(old, names(func), suffix="_else")
-    choice = If(cond, _assuming(old, cond, _around(path)), other)
+    choice = If(cond, _assuming(old, cond, ranges_at(path)), other)
     return replace(path, choice), other.var.name
 
 
-def _assuming(loop: For, condition: Expr, around: Extents) -> Stmt:
+def _assuming(loop: For, condition: Expr, around: Ranges) -> Stmt:
     """The loop where a condition holds: a size that equals a constant is put in."""
     values = {
         part.a: part.b

@@ -51,11 +51,13 @@ class Schedule:
 
     def split(self, loop: str, factors: Factors) -> tuple[str, ...]:
         """Cut a loop into nested loops; one factor may be None."""
-        return self.apply("split", loop, factors)  # type: ignore[no-any-return]
+        made: tuple[str, ...] = self.apply("split", loop, factors)
+        return made
 
     def fuse(self, outer: str, inner: str) -> str:
         """Join two perfectly nested loops."""
-        return self.apply("fuse", outer, inner)  # type: ignore[no-any-return]
+        made: str = self.apply("fuse", outer, inner)
+        return made
 
     def reorder(self, *loops: str) -> None:
         """Put perfectly nested loops into this order."""
@@ -63,11 +65,13 @@ class Schedule:
 
     def partition(self, loop: str, at: Term) -> tuple[str, str]:
         """Cut a loop's range into a main part and a tail."""
-        return self.apply("partition", loop, at)  # type: ignore[no-any-return]
+        made: tuple[str, str] = self.apply("partition", loop, at)
+        return made
 
     def specialize(self, loop: str, condition: Term) -> str:
         """Two copies of a nest behind a condition."""
-        return self.apply("specialize", loop, condition)  # type: ignore[no-any-return]
+        made: str = self.apply("specialize", loop, condition)
+        return made
 
     # annotations
 
@@ -94,3 +98,48 @@ class Schedule:
     def hint(self, block: str, buffer: str, *hints: str) -> None:
         """Add hints to a block's accesses of a buffer."""
         self.apply("hint", block, buffer, *hints)
+
+    # blocks
+
+    def cache_read(
+        self, block: str, buffer: str, scope: str, at: str | None = None
+    ) -> tuple[str, str]:
+        """Copy what a block reads into a new buffer, and read that."""
+        made: tuple[str, str]
+        made = self.apply("cache_read", block, buffer, scope, **_given(at=at))
+        return made
+
+    def cache_write(
+        self,
+        block: str,
+        buffer: str,
+        scope: str,
+        at: str | None = None,
+        *,
+        accumulate: bool = False,
+    ) -> tuple[str, str]:
+        """Let a block compute into a new buffer that is written back."""
+        options = _given(at=at, accumulate=accumulate or None)
+        made: tuple[str, str]
+        made = self.apply("cache_write", block, buffer, scope, **options)
+        return made
+
+    def inline(self, block: str, *, reverse: bool = False) -> None:
+        """Put a block's computation into the blocks that use it."""
+        self.apply("inline", block, **_given(reverse=reverse or None))
+
+    def decompose_reduction(self, block: str, loop: str) -> str:
+        """Set a reduction's state in a block of its own, before a loop."""
+        made: str = self.apply("decompose_reduction", block, loop)
+        return made
+
+    def rfactor(self, block: str, loop: str, axis: int = 0) -> tuple[str, str]:
+        """Fold a loop's iterations into results of their own first."""
+        made: tuple[str, str]
+        made = self.apply("rfactor", block, loop, **_given(axis=axis or None))
+        return made
+
+
+def _given(**options: Any) -> dict[str, Any]:
+    """The options that are not at their default, for a short trace."""
+    return {name: value for name, value in options.items() if value is not None}

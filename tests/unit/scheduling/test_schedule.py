@@ -1,4 +1,4 @@
-"""Schedule: methods, the trace that prints, replays and crosses JSON, the registries."""
+"""Schedule: its methods, its trace (printed, replayed, as JSON), the registries."""
 
 from __future__ import annotations
 
@@ -184,6 +184,6 @@ def test_a_schedule_is_registered_once():
         del s, knobs
 
     with pytest.raises(ScheduleError, match="matmul/packed for cpu is scheduled by"):
-        schedule("matmul", algorithm="packed")(lambda s, knobs: None)
+        schedule("matmul", algorithm="packed")(lambda *_: None)
     with pytest.raises(ScheduleError, match="'tpu' is no execution model"):
         schedule("matmul", model="tpu")
