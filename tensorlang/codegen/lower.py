@@ -13,7 +13,10 @@ from tensorlang.codegen.reductions import expand_reductions
 from tensorlang.codegen.team import share
 from tensorlang.codegen.unroll import unroll
 from tensorlang.codegen.vectorize import vectorize
+from tensorlang.errors import CodegenError
 from tensorlang.ir.nodes import Function
+from tensorlang.ir.simplify import simplify_function
+from tensorlang.ir.visit import loops
 
 
 def lower(function: Function, target: Any) -> Function:
@@ -25,12 +28,22 @@ def lower(function: Function, target: Any) -> Function:
     Raises:
         CodegenError: the function uses what a CPU has not.
     """
+    _refuse_bound_loops(function)
     function = remove_blocks(function)
     function = reduce_lanes(function, target.vector_bits)
     function = expand_reductions(function)
     function = expand_math(function)
-    function = flatten(function)
+    function = simplify_function(flatten(function))
     function = vectorize(function, target.vector_bits)
     function = unroll(function)
     function = interleave(function)
-    return share(function, target.threads)
+    return simplify_function(share(function, target.threads))
+
+
+def _refuse_bound_loops(function: Function) -> None:
+    for loop in loops(function.body):
+        if loop.kind == "bound":
+            raise CodegenError(
+                f"loop {loop.var.name} is bound to {loop.thread}: a CPU has no such "
+                "index; make it parallel, or build for a GPU"
+            )

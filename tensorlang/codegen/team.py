@@ -76,9 +76,13 @@ def share(function: Function, threads: int) -> Function:
     taken = names(function)
     if clash := taken & {TID.name, TEAM.name, USEFUL}:
         raise CodegenError(f"{function.name} uses the reserved name {min(clash)!r}")
-    body = _promote(function.body)
-    wanted = _useful(function, body, threads)
-    staged = _Stages(taken).run(body)
+    if has_parallel(function.body):
+        body = _promote(function.body)
+        wanted = _useful(function, body, threads)
+        staged = _Stages(taken).run(body)
+    else:
+        wanted = as_expr(1)
+        staged = If(TID.equal(0), function.body)
     head = Let(Var(USEFUL, i64), wanted)
     scalars = (*function.scalars, TID, TEAM)
     return replace(function, scalars=scalars, body=seq(head, staged))
@@ -120,21 +124,26 @@ def _useful(function: Function, body: Stmt, threads: int) -> Expr:
 
 
 def _promote(body: Stmt) -> Stmt:
-    """Scratch from outside the shared loops, used in one, belongs to the team."""
-    inside: set[Buffer] = set()
-    own: set[Buffer] = set()
-    for loop in _outermost(body):
-        for node in walk(loop):
-            if isinstance(node, Alloc):
-                own.add(node.buffer)
-            elif isinstance(node, Buffer):
-                inside.add(node)
+    """Scratch allocated between the team's loops belongs to the team, not a thread."""
     moved = {
         buffer: replace(buffer, scope="global")
-        for buffer in inside - own
+        for buffer in _host_scratch(body)
         if buffer.scope in ("register", "private")
     }
     return replace_buffers(body, moved) if moved else body
+
+
+def _host_scratch(stmt: Stmt) -> Iterable[Buffer]:
+    """What is allocated by statements that every thread runs."""
+    for item in stmt.stmts if isinstance(stmt, Seq) else (stmt,):
+        match item:
+            case Alloc():
+                yield item.buffer
+            case For(kind="serial") | While() if has_parallel(item):
+                yield from _host_scratch(item.body)
+            case If() if has_parallel(item):
+                yield from _host_scratch(item.then)
+                yield from _host_scratch(item.orelse or Seq(()))
 
 
 @dataclass
@@ -267,7 +276,7 @@ class _Stages:
         name = loop.var.name
         first = Var(fresh(f"{name}_first", self.taken), i64)
         count = Var(fresh(f"{name}_share", self.taken), i64)
-        whole = loop.extent.cast(i64)
+        whole = maximum(loop.extent.cast(i64), as_expr(0))
         start = _divided(mul(whole, TID))
         stop = _divided(mul(whole, TID + 1))
         position = add(first, Var(name, i64)).cast(loop.var.dtype)

@@ -207,6 +207,10 @@ def lane_reduce(builder: Builder, op: str, dtype: DType, vector: str) -> str:
     """All lanes folded, halves first: the same tree as the interpreter's."""
     if dtype.lanes == 1:
         return vector
+    if dtype.is_bool:
+        kind = llvm_type(dtype)
+        name = f"llvm.vector.reduce.{op}.{mangled(dtype)}"
+        return builder.call(name, "i1", (kind, vector))
     if dtype.lanes & (dtype.lanes - 1):
         return _fold_in_order(builder, op, dtype, vector)
     count = dtype.lanes // 2

@@ -130,13 +130,17 @@ class Insert:
 
 @dataclass(slots=True)
 class Address:
-    """The address of element `index` (`index_type` may be a vector) behind `base`."""
+    """The address of element `index` (`index_type` may be a vector) behind `base`.
+
+    It lies in the same memory, `inbounds`, unless a mask may cut the access off.
+    """
 
     name: str
     element: str
     base: str
     index_type: str
     index: str
+    inbounds: bool = True
 
 
 @dataclass(slots=True)

@@ -63,7 +63,9 @@ def address(builder: Builder, access: Load | Store | AtomicUpdate, value: Value)
     kind = llvm_type(index.dtype)
     text = value(index, builder)
     element = memory_type(buffer.dtype)
-    return builder.emit(ins.Address(builder.name(), element, pointer, kind, text))
+    whole = isinstance(access, AtomicUpdate) or access.mask is None
+    name = builder.name()
+    return builder.emit(ins.Address(name, element, pointer, kind, text, whole))
 
 
 def alignment(builder: Builder, access: Load | Store) -> int:

@@ -1,7 +1,7 @@
 """Rounding to odd, so that two roundings are as one (Boldo and Melquiond, 2008).
 
-f16 and bf16 are reached through f32. What comes from f64, from wide integers or from an
-exact sum is first rounded to odd: cut off, and its last bit set where anything was lost.
+f16 and bf16 are reached through f32. What comes from f64, wide integers or an exact
+sum is first rounded to odd: cut off, its last bit set where anything was lost.
 """
 
 from __future__ import annotations

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +22,7 @@ from tensorlang.ir.parser import parse
 
 @dataclass
 class Compiled:
-    """A kernel in memory, called one thread after the other (no barriers inside)."""
+    """A kernel in memory, run one thread after the other unless it has barriers."""
 
     function: Function
     lowered: Function
@@ -60,8 +62,20 @@ class Compiled:
             ctypes.c_void_p,
         )
         function = kind(self._pointer(self.function.name))
-        faults = [function(args, tid, team, None) for tid in range(team)]
+        if "tensorlang_barrier" not in self.source:
+            faults = [function(args, tid, team, None) for tid in range(team)]
+        else:
+            faults = together(team, lambda tid: function(args, tid, team, None))
         return next((fault for fault in faults if fault), 0)
+
+
+def together(team: int, run: Callable[[int], int]) -> list[int]:
+    """Threads that meet at barriers (a Python barrier, called from the kernel)."""
+    MEETING.append(threading.Barrier(team))
+    with ThreadPoolExecutor(team) as pool:
+        faults = list(pool.map(run, range(team)))
+    MEETING.pop()
+    return faults
 
 
 @pytest.fixture(scope="session")
@@ -70,7 +84,12 @@ def target() -> targets.Target:
 
 
 _BARRIER = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
-_nothing = _BARRIER(lambda _barrier, _team: None)
+MEETING: list[threading.Barrier] = []
+
+
+@_BARRIER
+def _wait(_barrier: Any, _team: int) -> None:
+    MEETING[-1].wait(timeout=20)
 
 
 @pytest.fixture
@@ -78,7 +97,7 @@ def build(target: targets.Target) -> Callable[[str | Function], Compiled]:
     """Compile IR text (or a function) for this machine."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    address = ctypes.cast(_nothing, ctypes.c_void_p).value
+    address = ctypes.cast(_wait, ctypes.c_void_p).value
     llvm.add_symbol("tensorlang_barrier", address)
 
     def make(program: str | Function) -> Compiled:

@@ -1,4 +1,4 @@
-"""Every operation on every type, scalar and in lanes, against the interpreter's bits."""
+"""Every operation on every type, scalar and in lanes: the interpreter's bits."""
 
 import numpy as np
 import pytest

@@ -294,3 +294,43 @@ def f(y: InOut[f32[4]]):
 def test_reserved_names_are_refused():
     with pytest.raises(CodegenError, match="reserved name 'tid'"):
         lower(parse("def f(y: Out[f32[4]], *, tid: i64):\n    pass\n"), TARGET)
+
+
+def test_loops_bound_to_gpu_indices_are_refused():
+    program = """
+def f(y: Out[f32[4]]):
+    for i in bound(4, "thread.x"):
+        y[i] = 1.0
+"""
+    with pytest.raises(CodegenError, match=r"loop i is bound to thread\.x"):
+        lower(parse(program), TARGET)
+
+
+def test_scratch_between_the_teams_loops_is_shared(golden):
+    same(
+        """
+def f(x: f32[6], y: Out[f32[6]]):
+    s = alloc(f32[1], scope="register")
+    for k in range(6):
+        with block("sum", vo=spatial(1, 0), vk=reduction(6, k)):
+            reduce(sum, s[vo], x[vk])
+    h: f32 = s[0] * 2.0
+    for i in parallel(6):
+        y[i] = x[i] + h
+""",
+        whole(6),
+        np.zeros(6, np.float32),
+        golden=golden,
+    )
+
+
+def test_a_parallel_loop_that_never_runs():
+    program = """
+def f(y: InOut[f32[2]], *, n: i64):
+    for i in parallel(n - 3):
+        y[i] = 1.0
+"""
+    function, y = lowered(program), np.zeros(2, np.float32)
+    for tid in range(3):
+        run(function, y, n=1, tid=tid, team=3)
+    assert not y.any()
