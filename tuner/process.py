@@ -1,0 +1,192 @@
+"""The worker process, seen from the tuner: started, asked, watched, replaced.
+
+A worker is reused from candidate to candidate, for starting one costs seconds; it is
+replaced after a crash or a hang, and the candidate that did it is filed with what it
+was doing. The tuner sleeps while the worker works.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from tensorlang.errors import TuningError
+from tensorlang.tuner import protocol
+from tensorlang.tuner.protocol import CRASHED, HUNG, Candidate, Outcome
+from tensorlang.workload import Workload
+
+_START_SECONDS: Final = 60.0
+_DOING: Final = {"build": "building", "check": "being checked", "measure": "being timed"}
+
+
+class _Died(Exception):  # noqa: N818 - an event, told as an outcome
+    """The worker ended while it was working."""
+
+
+class _Silent(Exception):  # noqa: N818 - an event, told as an outcome
+    """The worker did not answer in time."""
+
+
+class Worker:
+    """A worker for one operator and workload; use it as a context manager.
+
+    Args:
+        operator: The operator's id, or `module:name`.
+        workload: What its candidates compute.
+        target: The target's name.
+    """
+
+    def __init__(self, operator: str, workload: Workload, target: str) -> None:
+        self._opening = {
+            "do": "open",
+            "operator": operator,
+            "workload": workload.to_json(),
+            "target": target,
+        }
+        self._process: subprocess.Popen[bytes] | None = None
+        self._errors: Any = None
+        self._pending = b""
+        self._stage = ""
+        self.started = 0
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def attempt(self, candidate: Candidate, limit: float) -> Outcome:
+        """Have it built, checked and timed within `limit` seconds."""
+        start = time.perf_counter()
+        request = {
+            "do": "attempt",
+            "algorithm": candidate.algorithm,
+            "knobs": dict(candidate.knobs),
+        }
+        self._stage = ""
+        try:
+            return Outcome.from_json(self._ask(request, limit))
+        except _Died as death:
+            status, reason = CRASHED, str(death)
+        except _Silent:
+            status = HUNG
+            reason = f"not done after {limit:.0f} s, still {self._doing()}"
+        self.stop()
+        return Outcome(status, reason, spent={"lost": time.perf_counter() - start})
+
+    def finals(
+        self, candidates: Sequence[Candidate], rounds: int, limit: float
+    ) -> dict[str, list[float]]:
+        """Samples of each candidate, in seconds by its key, timed interleaved.
+
+        Raises:
+            TuningError: the worker died, or did not answer in time.
+        """
+        items = [
+            {"algorithm": c.algorithm, "knobs": dict(c.knobs)} for c in candidates
+        ]
+        try:
+            answer: dict[str, list[float]] = self._ask(
+                {"do": "finals", "candidates": items, "rounds": rounds}, limit
+            )
+        except (_Died, _Silent) as problem:
+            self.stop()
+            raise TuningError(f"the finalists could not be timed: {problem}") from None
+        return answer
+
+    def stop(self) -> None:
+        """End the process and what it started; nothing happens where none runs."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        for stream in (process.stdin, process.stdout, self._errors):
+            with contextlib.suppress(OSError):
+                stream.close()
+
+    def _ask(self, request: Mapping[str, Any], limit: float) -> Any:
+        if self._process is None:
+            self._start()
+        self._send(request)
+        return self._answer(time.monotonic() + limit)
+
+    def _start(self) -> None:
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives with the process
+        self._process = subprocess.Popen(  # noqa: S603 - our own module
+            [sys.executable, "-m", "tensorlang.tuner.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            start_new_session=True,
+        )
+        self._pending = b""
+        self.started += 1
+        try:
+            self._send(self._opening)
+            self._answer(time.monotonic() + _START_SECONDS)
+        except (_Died, _Silent) as problem:
+            self.stop()
+            raise TuningError(f"the worker could not start: {problem}") from None
+
+    def _send(self, request: Mapping[str, Any]) -> None:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(protocol.encode(request))
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise _Died(self._death()) from None
+
+    def _answer(self, deadline: float) -> Any:
+        while True:
+            message = protocol.read(self._line(deadline))
+            if "stage" in message:
+                self._stage = str(message["stage"])
+            elif "error" in message:
+                raise TuningError(str(message["error"]))
+            else:
+                return message["answer"]
+
+    def _line(self, deadline: float) -> str:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        descriptor = self._process.stdout.fileno()
+        with selectors.DefaultSelector() as selector:
+            selector.register(descriptor, selectors.EVENT_READ)
+            while b"\n" not in self._pending:
+                if not selector.select(max(0.0, deadline - time.monotonic())):
+                    raise _Silent("no answer in time")
+                data = os.read(descriptor, 1 << 16)
+                if not data:
+                    raise _Died(self._death())
+                self._pending += data
+        line, _, self._pending = self._pending.partition(b"\n")
+        return line.decode("utf-8", "replace")
+
+    def _death(self) -> str:
+        """How the worker ended, in words, with the last line it had to say."""
+        assert self._process is not None
+        code = self._process.wait()
+        if code < 0:
+            how = f"killed by {signal.Signals(-code).name}"
+            if -code in (signal.SIGSEGV, signal.SIGBUS):
+                how += ", as by an access outside of an array,"
+        else:
+            how = f"ended with code {code}"
+        self._errors.seek(0)
+        said = self._errors.read().decode("utf-8", "replace").strip().splitlines()
+        last = f": {said[-1][:200]}" if said and code >= 0 else ""
+        return f"{how} while {self._doing()}{last}"
+
+    def _doing(self) -> str:
+        return _DOING.get(self._stage, "starting")

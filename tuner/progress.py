@@ -1,0 +1,79 @@
+"""What a tuning run tells while it runs, and what it found in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tensorlang.tuner.protocol import Candidate, Outcome
+from tensorlang.tuner.rounds import Ratio
+from tensorlang.workload import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a run stands after a trial.
+
+    Attributes:
+        operator: The operator's id.
+        member: Which of the operators to tune this is, from 1; `members` how many.
+        workload: What is tuned.
+        trials: Configurations tried so far, those of earlier runs included.
+        trials_wanted: How many will be tried, where a number was asked for.
+        elapsed: Seconds since the run began; `budget` how many it may take.
+        best_seconds: The best time of a right candidate so far.
+        default_seconds: The default's time.
+        last: The candidate just tried, and what became of it.
+        counts: Outcomes by status.
+    """
+
+    operator: str
+    member: int
+    members: int
+    workload: Workload
+    trials: int
+    trials_wanted: int | None
+    elapsed: float
+    budget: float | None
+    best_seconds: float | None
+    default_seconds: float | None
+    last: tuple[Candidate, Outcome] | None
+    counts: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was found for an operator and workload.
+
+    Attributes:
+        operator: The operator's id.
+        workload: What was tuned.
+        target: The fingerprint of the machine.
+        default_seconds: The default configuration's time, in the finals.
+        best: The configuration that won; the default where nothing beat it.
+        seconds: Its time in the finals.
+        spread: Half the interquartile range of its samples over their median.
+        ratio: Default over best, paired by round; None where the default won.
+        trials: Configurations tried, those of earlier runs included.
+        counts: Outcomes by status.
+        reasons: Each kind of failure, and how many candidates met it.
+        record: The file that the winner was recorded in; None where it was not.
+        interrupted: Whether the run was stopped before its end.
+        spent: Seconds by stage, the tuner's own `bookkeeping` among them.
+    """
+
+    operator: str
+    workload: Workload
+    target: str
+    default_seconds: float
+    best: Candidate
+    seconds: float
+    spread: float
+    ratio: Ratio | None
+    trials: int
+    counts: Mapping[str, int]
+    reasons: Mapping[str, int]
+    record: Path | None = None
+    interrupted: bool = False
+    spent: Mapping[str, float] = field(default_factory=dict)
