@@ -98,9 +98,9 @@ def cache_read(
 
         for i in range(2):
             x_shared = alloc(f32[32], scope="shared")
-            for a0 in range(32):
-                with block("x_shared_copy", v0=spatial(50, i * 32 + a0),
-                           v0_in=spatial(32, a0), where=i * 32 + a0 < 50):
+            for c0 in range(32):
+                with block("x_shared_copy", v0=spatial(50, i * 32 + c0),
+                           v0_in=spatial(32, c0), where=i * 32 + c0 < 50):
                     x_shared[v0_in] = x[v0]
             for j in range(32):
                 with block("y", vi=spatial(50, i * 32 + j), vi_in=spatial(32, j),

@@ -172,9 +172,9 @@ def cache_write(
                     with block("y", vi=spatial(32, i * 16 + j), vk=reduction(8, k),
                                vi_in=spatial(16, j)):
                         reduce(sum, y_register[vi_in], x[vi, vk])
-            for a0 in range(16):
-                with block("y_register_write", v0=spatial(32, i * 16 + a0),
-                           v0_in=spatial(16, a0)):
+            for c0 in range(16):
+                with block("y_register_write", v0=spatial(32, i * 16 + c0),
+                           v0_in=spatial(16, c0)):
                     y[v0] = y_register[v0_in]
 
     After `cache_write("y", "y", "register", at="k", accumulate=True)` of the same:
@@ -186,9 +186,9 @@ def cache_write(
                     with block("y", vi=spatial(32, i * 16 + j), vi_in=spatial(16, j),
                                vk_at=spatial(8, k), vk_in=reduction(1, 0)):
                         reduce(sum, y_register[vi_in], x[vi, vk_at])
-                for a0 in range(16):
-                    with block("y_register_write", v0=spatial(32, i * 16 + a0),
-                               v0_in=spatial(16, a0), vk=reduction(8, k)):
+                for c0 in range(16):
+                    with block("y_register_write", v0=spatial(32, i * 16 + c0),
+                               v0_in=spatial(16, c0), vk=reduction(8, k)):
                         reduce(sum, y[v0], y_register[v0_in])
     """
     place = site(func, block, at)

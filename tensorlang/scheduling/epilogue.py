@@ -93,10 +93,10 @@ def _visits_all(user: Block, buffer: Buffer) -> bool:
 
 
 @legality("an epilogue can run as soon as its element is made")
-def early_enough(maker: Path, user: Path, buffer: Buffer) -> str | None:
+def early_enough(maker: Path, user: Path, ready: frozenset[Buffer]) -> str | None:
     """Nothing from the making nest up to the epilogue conflicts with it."""
     block = block_of(user)
-    sources, results = reads(block) - {buffer}, writes(block)
+    sources, results = reads(block) - ready, writes(block)
     top = next(
         i for i, (a, b) in enumerate(zip(maker, user, strict=False)) if a is not b
     )
@@ -128,7 +128,7 @@ def fold_in(func: Function, block: str) -> Function:
         _need_sole_reader(func, block, buffer)
         only_writer(maker, buffer)
         once_each(maker, block_of(user), store)
-        early_enough(maker, user, buffer)
+        early_enough(maker, user, frozenset({buffer}))
         made = _with_epilogue(block_of(maker), store, block_of(user), names(func))
         changed = _alive_from(replace(maker, made), writes(block_of(user)), buffer)
         return dropped(changed, block, buffer)

@@ -133,7 +133,7 @@ def only_writer(path: Path, buffer: Buffer) -> str | None:
     return None
 
 
-@legality("what an inlined block reads does not change before its use")
+@legality("what a moved block reads does not change on the way")
 def sources_stay(path: Path, users: list[Path]) -> str | None:
     """Nothing between the block and its last user writes what it reads."""
     func, used = function_of(path), reads(block_of(path).body)

@@ -222,7 +222,7 @@ def copy_over(
     for d, (part, extent) in enumerate(zip(region, buffer.shape, strict=True)):
         counter: Expr = Const(0, i64)
         if part.extent != number(1):
-            counter = Var(fresh(f"a{d}", taken), i64)
+            counter = Var(fresh(f"c{d}", taken), i64)
             loops.append((counter, part.extent.expr()))
         value = (part.low + linear(counter)).expr()
         axis = Axis(Var(fresh(f"v{d}", taken), i64), "spatial", extent, value)

@@ -159,7 +159,7 @@ def f(x: InOut[f32[4]], y: Out[f32[4]]):
             y[vi] = t[vi]
 """)
     broken(
-        "what an inlined block reads does not change before its use",
+        "what a moved block reads does not change on the way",
         lambda: inline(func, "t"),
         func,
         wrong,

@@ -1,0 +1,135 @@
+"""`compute_at`: a producer's nest under a loop of its consumers."""
+
+from __future__ import annotations
+
+from tensorlang.errors import ScheduleError
+from tensorlang.ir.nodes import Alloc, Block, Buffer, Expr, Function
+from tensorlang.ir.visit import allocations, names, reads, writes
+from tensorlang.scheduling.cache import constant_tile, localized
+from tensorlang.scheduling.inline import only_writer, sources_stay
+from tensorlang.scheduling.legality import legality
+from tensorlang.scheduling.moving import by_axes, moved_nest, without_nest
+from tensorlang.scheduling.places import loop_ranges, site, stored
+from tensorlang.scheduling.primitives import primitive
+from tensorlang.scheduling.regions import region
+from tensorlang.scheduling.tiles import copy_over, need_known, retarget, tile_of
+from tensorlang.scheduling.tree import (
+    Path,
+    block_of,
+    enclosing_loops,
+    find_alloc,
+    find_block,
+    find_loop,
+    function_of,
+    loop_of,
+    paths_to,
+    replace,
+)
+
+
+@legality("all readers of a moved producer are under the loop")
+def readers_inside(path: Path, loop: Path, readers: list[Path]) -> str | None:
+    """What is computed under the loop is alive there only."""
+    for reader in readers:
+        if loop[-1] not in reader:
+            return (
+                f"block {block_of(reader).name!r} reads what {block_of(path).name!r} "
+                f"computes and is not under loop {loop_of(loop).var.name!r}; choose a "
+                "loop around all readers"
+            )
+    return None
+
+
+@primitive
+def compute_at(func: Function, block: str, loop: str) -> Function:
+    """Compute what a loop body needs of a producer right there.
+
+    The producer's buffer shrinks to the region that the body reads.
+
+    Args:
+        func: The function.
+        block: A block that writes one temporary by its axes.
+        loop: A loop around all of its readers.
+
+    Raises:
+        ScheduleError: a reader is elsewhere, the buffer is a parameter or has other
+            writers, or the producer's operands change before the loop.
+
+    Before:
+
+        t = alloc(f32[10])
+        for i in range(10):
+            with block("t", vi=spatial(10, i)):
+                t[vi] = x[vi] * 2.0
+        for j_0 in range(2):
+            for j_1 in range(4):
+                with block("y", vj=spatial(8, j_0 * 4 + j_1)):
+                    y[vj] = t[vj] + t[vj + 2]
+
+    After `compute_at("t", "j_0")`:
+
+        for j_0 in range(2):
+            t = alloc(f32[6])
+            for c0 in range(6):
+                with block("t", v0=spatial(10, j_0 * 4 + c0), v0_in=spatial(6, c0)):
+                    t[v0_in] = x[v0] * 2.0
+            for j_1 in range(4):
+                with block("y", vj=spatial(8, j_0 * 4 + j_1), vj_in=spatial(4, j_1)):
+                    y[vj] = t[vj_in] + t[vj_in + 2]
+    """
+    path, target = find_block(func, block), find_loop(func, loop)
+    buffer, indices = _written(func, block_of(path))
+    by_axes(block_of(path), indices)
+    readers = [
+        p
+        for p in paths_to(func, Block)
+        if buffer in reads(p[-1]) and block_of(p).name != block
+    ]
+    if not readers:
+        raise ScheduleError(f"no other block reads {buffer.name!r}; there is no need")
+    only_writer(path, buffer)
+    readers_inside(path, target, readers)
+    sources_stay(path, readers)
+    return _moved(path, target, (buffer, indices), readers)
+
+
+def _written(func: Function, block: Block) -> tuple[Buffer, tuple[Expr, ...]]:
+    """The temporary a block writes, and at which indices."""
+    updates = stored(block)
+    places = {update.indices for update in updates}
+    held = writes(block) & set(allocations(func))
+    if len(places) == 1 and len(writes(block)) == len(held) == 1:
+        return next(iter(held)), next(iter(places))
+    raise ScheduleError(
+        f"block {block.name!r} must write one temporary at one place to be moved"
+    )
+
+
+def _moved(
+    path: Path,
+    target: Path,
+    written: tuple[Buffer, tuple[Expr, ...]],
+    readers: list[Path],
+) -> Function:
+    func, (buffer, indices) = function_of(path), written
+    loop, taken = loop_of(target), names(func)
+    part = need_known(
+        region(loop.body, buffer, writes=False), f"{buffer.name!r} is not read there"
+    )
+    constant_tile(buffer, part, buffer.scope)
+    tile = tile_of(buffer, part, buffer.name, buffer.scope)
+    around = loop_ranges((*enclosing_loops(target), loop))
+    copy = copy_over(buffer, part, around, taken)
+    nest = moved_nest(path, indices, copy, buffer, taken)
+    nest = retarget(
+        nest, {buffer: tile}, lambda d, _: copy.local[d], reads=False, writes=True
+    )
+    func = without_nest(func, block_of(path).name)
+    func = replace(find_alloc(func, buffer.name), None)
+    inside = [reader for reader in readers if loop in reader]
+    for reader in inside:
+        place = site(func, block_of(reader).name, loop.var.name)
+        held = localized(place, place.block, {buffer: tile}, part, taken, reading=True)
+        func = place.with_block(held).func
+    first = site(func, block_of(inside[0]).name, loop.var.name)
+    return first.beside((Alloc(tile), nest))

@@ -1,0 +1,148 @@
+"""A block's nest made again in another place, over a region of a buffer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tensorlang.errors import ScheduleError
+from tensorlang.ir.nodes import Axis, Block, Buffer, Expr, For, Function, Stmt, Var
+from tensorlang.ir.visit import free_vars, substitute
+from tensorlang.scheduling.coverage import bounds_of, guards_of
+from tensorlang.scheduling.facts import conjunction
+from tensorlang.scheduling.linear import linear
+from tensorlang.scheduling.reduction import renest
+from tensorlang.scheduling.tiles import Copy
+from tensorlang.scheduling.tree import (
+    Path,
+    block_of,
+    enclosing_loops,
+    find_block,
+    replace,
+)
+
+
+def by_axes(block: Block, indices: Sequence[Expr]) -> None:
+    """Raises a `ScheduleError` unless the indices are different axes, or constants."""
+    axes = {axis.var for axis in block.axes}
+    used = [index for index in indices if index in axes]
+    fixed = all(index in axes or not free_vars(index) & axes for index in indices)
+    if not fixed or len(set(used)) < len(used):
+        shown = ", ".join(map(repr, indices))
+        raise ScheduleError(
+            f"block {block.name!r} goes to [{shown}]: to be moved it must use its axes "
+            "themselves as indices; reindex it first"
+        )
+
+
+def moved_nest(
+    path: Path, indices: Sequence[Expr], copy: Copy, buffer: Buffer, taken: set[str]
+) -> Stmt:
+    """The block in new loops over the part of `buffer` that `copy` visits.
+
+    Axes that the indices name follow the copy; all others keep loops of their own.
+
+    Raises:
+        ScheduleError: an axis shares its loops with the indices, or a guard does not
+            carry over.
+    """
+    block = block_of(path)
+    homes = {
+        own: home
+        for own, home in zip(indices, copy.at, strict=True)
+        if isinstance(own, Var) and isinstance(home, Var)
+    }
+    values = {axis.var: axis.value for axis in copy.axes}
+    others = _others(block, homes.keys())
+    loops = _own_loops(path, block, others, homes.keys())
+    where = [] if copy.where is None else [copy.where]
+    where += _carried(block, indices, copy, buffer, [loop.var for loop in loops])
+    made = Block(
+        block.name,
+        (*(a for a in copy.axes if a.var in values), *others),
+        substitute(block.body, homes),
+        conjunction(where),
+        None if block.init is None else substitute(block.init, homes),
+        block.scope,
+    )
+    nest = renest(tuple(loops), made, taken)
+    for var, extent in reversed(copy.loops):
+        nest = For(var, extent, "serial", nest)
+    return nest
+
+
+def _others(block: Block, named: object) -> list[Axis]:
+    """The axes that no index names and that the block uses, or folds."""
+    used = free_vars(block.body)
+    if block.init is not None:
+        used |= free_vars(block.init)
+    return [
+        axis
+        for axis in block.axes
+        if axis.var not in named  # type: ignore[operator]
+        and (axis.var in used or axis.kind != "spatial")
+    ]
+
+
+def _own_loops(
+    path: Path, block: Block, others: Sequence[Axis], named: object
+) -> list[For]:
+    taken = frozenset().union(
+        *(linear(a.value).vars for a in block.axes if a.var in named)  # type: ignore[operator]
+    )
+    needed = frozenset().union(*(linear(axis.value).vars for axis in others))
+    loops = [loop for loop in enclosing_loops(path) if loop.var in needed]
+    for loop in loops:
+        if loop.var in taken:
+            raise ScheduleError(
+                f"loop {loop.var.name!r} drives axes of block {block.name!r} that move "
+                "and axes that stay; move the block before splitting or caching"
+            )
+    return loops
+
+
+def _carried(
+    block: Block,
+    indices: Sequence[Expr],
+    copy: Copy,
+    buffer: Buffer,
+    loops: Sequence[Var],
+) -> list[Expr]:
+    """The guards of the block, and ends of its axes, in terms of the new loops."""
+    values = {axis.var: axis.value for axis in copy.axes}
+    homes = {
+        own: values.get(home, home)
+        for own, home in zip(indices, copy.at, strict=True)
+        if isinstance(own, Var) and isinstance(home, Var)
+    }
+    sizes = dict(zip(indices, buffer.shape, strict=True))
+    guards = [
+        homes[axis.var] < axis.extent
+        for axis in block.axes
+        if axis.var in homes and linear(sizes[axis.var]) != linear(axis.extent)
+    ]
+    ends = {axis.var: linear(axis.extent) for axis in block.axes}
+    inner = {var for axis in block.axes for var in linear(axis.value).vars}
+    for cond in guards_of(block):
+        if not free_vars(cond) & inner - set(loops):
+            guards.append(cond)
+            continue
+        found = [b for b in bounds_of(block, cond) if b.axis in homes]
+        fixed = [b for b in found if not b.limit.vars & inner]
+        if not fixed:
+            raise ScheduleError(
+                f"block {block.name!r} is guarded by {cond!r}, which cannot move; only "
+                "ends of its axes can"
+            )
+        bound = fixed[0]
+        if bound.limit != ends[bound.axis]:
+            guards.append(homes[bound.axis] < bound.limit.expr())
+    return guards
+
+
+def without_nest(func: Function, block: str) -> Function:
+    """The function without a block and the loops that hold nothing else."""
+    path = find_block(func, block)
+    depth = len(path) - 1
+    while isinstance(path[depth - 1], For):
+        depth -= 1
+    return replace(path[: depth + 1], None)

@@ -1,0 +1,255 @@
+"""`reverse_compute_at`: a consumer's nest under a loop of its producer."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from tensorlang.errors import ScheduleError
+from tensorlang.ir.nodes import (
+    Alloc,
+    Block,
+    Buffer,
+    Expr,
+    Function,
+    Seq,
+    Stmt,
+    Var,
+    seq,
+)
+from tensorlang.ir.visit import names, reads, writes
+from tensorlang.scheduling.coverage import dense
+from tensorlang.scheduling.epilogue import early_enough
+from tensorlang.scheduling.guarding import read_indices
+from tensorlang.scheduling.legality import legality
+from tensorlang.scheduling.linear import Linear, linear, number
+from tensorlang.scheduling.moving import by_axes, moved_nest, without_nest
+from tensorlang.scheduling.partials import FOLDED
+from tensorlang.scheduling.places import Site, extents, site, stored
+from tensorlang.scheduling.primitives import primitive
+from tensorlang.scheduling.regions import Range, Region, of_extent, region
+from tensorlang.scheduling.tiles import copy_over, loop_kind, need_known
+from tensorlang.scheduling.tree import (
+    Path,
+    alloc_of,
+    block_of,
+    enclosing_loops,
+    find_block,
+    paths_to,
+    replace,
+)
+
+
+@legality("a loop makes separate tiles for a moved consumer")
+def separate_tiles(place: Site, buffer: Buffer, part: Region) -> str | None:
+    """Each element is finished in one iteration, and the region there is exact."""
+    block = place.block
+    loops = (*place.outer, *place.inner)
+    axes = {axis.var: linear(axis.value) for axis in block.axes}
+    (update, *_) = (u for u in stored(block) if buffer in writes(u))
+    named = [
+        axes[i] if isinstance(i, Var) and i in axes else None for i in update.indices
+    ]
+    values = [value for value in named if value is not None]
+    used = frozenset().union(*(value.vars for value in values))
+    idle = [x for x in place.outer if x.var not in used]
+    folded = all(loop_kind(block, loop.var) in FOLDED for loop in idle)
+    if (
+        len(values) == buffer.ndim
+        and dense(values, extents(loops))
+        and dense(values, extents(place.inner))
+        and folded
+        and all(_exact(place, *pair) for pair in zip(values, part, strict=True))
+    ):
+        return None
+    return (
+        f"the parts of {buffer.name!r} that block {block.name!r} writes in each "
+        f"iteration of {place.at.var.name if place.at else 'it'!r} overlap, or are not "
+        "known exactly; choose a loop further out"
+    )
+
+
+def _exact(place: Site, value: Linear, part: Range) -> bool:
+    """Whether a dimension of the region moves with the loops that drive it."""
+    moving = {x.var for x in place.outer if linear(x.extent) != number(1)}
+    return value.vars & moving <= part.low.vars
+
+
+@legality("a moved consumer sees finished values")
+def finished(user: Path, place: Site, buffer: Buffer) -> str | None:
+    """No block behind the loop's child writes what the consumer reads."""
+    after = False
+    for path in paths_to(place.func, Block):
+        if path == user:
+            return None
+        node = block_of(path)
+        after = after or node.name == place.block.name
+        if after and node.name != place.block.name and buffer in writes(node):
+            return (
+                f"block {node.name!r} writes {buffer.name!r} after "
+                f"{place.block.name!r}; move the consumer behind that one"
+            )
+    return None
+
+
+@primitive
+def reverse_compute_at(func: Function, block: str, loop: str) -> Function:
+    """Consume what a loop body has produced right there.
+
+    Where a reduction's loops are around, the consumer runs in their last iteration.
+
+    Args:
+        func: The function.
+        block: A block that reads, by its axes, what is written under the loop.
+        loop: A loop around the producer.
+
+    Raises:
+        ScheduleError: the producer's tiles overlap, something else has to happen in
+            between, or the consumer's axes do not follow the tile.
+
+    Before:
+
+        t = alloc(f32[10])
+        for i_0 in range(3):
+            for i_1 in range(4):
+                with block("t", vi=spatial(10, i_0 * 4 + i_1),
+                           where=i_0 * 4 + i_1 < 10):
+                    t[vi] = x[vi] * 2.0
+        for j in range(10):
+            with block("y", vj=spatial(10, j)):
+                y[vj] = t[vj] + 1.0
+
+    After `reverse_compute_at("y", "i_0")`:
+
+        t = alloc(f32[10])
+        for i_0 in range(3):
+            for i_1 in range(4):
+                with block("t", vi=spatial(10, i_0 * 4 + i_1),
+                           where=i_0 * 4 + i_1 < 10):
+                    t[vi] = x[vi] * 2.0
+            for c0 in range(4):
+                with block("y", v0=spatial(10, i_0 * 4 + c0), where=i_0 * 4 + c0 < 10):
+                    y[v0] = t[v0] + 1.0
+    """
+    user = find_block(func, block)
+    place, buffer = _producer(func, block_of(user), loop)
+    indices = _read_once(block_of(user), buffer)
+    by_axes(block_of(user), indices)
+    assert place.at is not None
+    part = need_known(region(place.at.body, buffer, writes=True), "nothing is written")
+    separate_tiles(place, buffer, part)
+    finished(user, place, buffer)
+    others = _companions(place, user, dict(zip(indices, part, strict=True)))
+    early_enough(place.path, user, frozenset({buffer, *others}))
+    taken = names(func)
+    copy = copy_over(buffer, part, place.outer_ranges, taken)
+    kept = {v.var for v in copy.axes} & set(copy.at)
+    copy = dataclasses.replace(
+        copy, axes=tuple(axis for axis in copy.axes if axis.var in kept)
+    ).guarded([*_last(place), *(g for p in others.values() for g in _last(p))])
+    nest = moved_nest(user, indices, copy, buffer, taken)
+    func = _hoisted(without_nest(func, block), place, writes(block_of(user)))
+    return site(func, place.block.name, place.at.var.name).beside((), (nest,))
+
+
+def _producer(func: Function, user: Block, loop: str) -> tuple[Site, Buffer]:
+    """The last block under the loop that writes something the consumer reads."""
+    name = loop.rpartition("/")[2]
+    found = None
+    for path in paths_to(func, Block):
+        around = {outer.var.name for outer in enclosing_loops(path)}
+        shared = writes(path[-1]) & reads(user)
+        if shared and name in around and block_of(path).name != user.name:
+            buffer = min(shared, key=lambda b: b.name)
+            found = site(func, block_of(path).name, loop), buffer
+    if found is None:
+        raise ScheduleError(
+            f"no block under loop {loop!r} writes what block {user.name!r} reads"
+        )
+    return found
+
+
+def _companions(
+    place: Site, user: Path, parts: Mapping[Expr, Range]
+) -> dict[Buffer, Site]:
+    """What else the consumer reads that the same iteration has just finished.
+
+    Args:
+        place: The producer seen from the loop.
+        user: The consumer.
+        parts: What each axis of the consumer runs over in an iteration.
+    """
+    found: dict[Buffer, Site] = {}
+    assert place.at is not None
+    for path in paths_to(place.func, Block):
+        if path[-1] is place.path[-1]:
+            break
+        if place.at not in path:
+            continue
+        maker = site(place.func, block_of(path).name, place.at.var.name)
+        for buffer in reads(user[-1]) & writes(maker.block):
+            part = need_known(region(place.at.body, buffer, writes=True), "")
+            if _same_tile(block_of(user), buffer, part, parts):
+                separate_tiles(maker, buffer, part)
+                finished(place.path, maker, buffer)
+                found[buffer] = maker
+    return found
+
+
+def _same_tile(
+    user: Block, buffer: Buffer, part: Region, parts: Mapping[Expr, Range]
+) -> bool:
+    """Whether what the consumer reads of a buffer is what an iteration writes of it."""
+    places = read_indices(user, buffer)
+    whole_parts = [of_extent(linear(extent)) for extent in buffer.shape]
+    return len(places) == 1 and all(
+        parts.get(index, everything) == own
+        for index, own, everything in zip(
+            next(iter(places)), part, whole_parts, strict=True
+        )
+    )
+
+
+def _read_once(user: Block, buffer: Buffer) -> tuple[Expr, ...]:
+    found = read_indices(user, buffer)
+    folded = {axis.var for axis in user.axes if axis.kind != "spatial"}
+    if len(found) == 1 and not folded & set(next(iter(found))):
+        return next(iter(found))
+    raise ScheduleError(
+        f"block {user.name!r} reads {buffer.name!r} in {len(found)} places or along a "
+        "reduction; a consumer moves with one element of it"
+    )
+
+
+def _last(place: Site) -> list[Expr]:
+    """That the loops of the reduction around the tile are at their ends."""
+    return [
+        x.var.equal(linear(x.extent).shifted(-1).expr())
+        for x in place.outer
+        if loop_kind(place.block, x.var) in FOLDED
+    ]
+
+
+def _hoisted(func: Function, place: Site, results: frozenset[Buffer]) -> Function:
+    """The function with the allocations of `results` in force at the producer."""
+    for buffer in sorted(results, key=lambda b: b.name):
+        held = [p for p in paths_to(func, Alloc) if alloc_of(p).buffer == buffer]
+        maker = find_block(func, place.block.name)
+        if not held:
+            continue
+        level = len(held[0]) - 1
+        around = held[0][level - 1]
+        if not isinstance(around, Seq) or around not in maker:
+            raise ScheduleError(f"{buffer.name!r} is not alive at {place.block.name!r}")
+        child = maker[level]
+        assert isinstance(child, Stmt)
+        places = [id(stmt) for stmt in around.stmts]
+        if places.index(id(child)) < places.index(id(held[0][-1])):
+            func = replace(held[0], None)
+            maker = find_block(func, place.block.name)
+            func = replace(_up_to(maker, child), seq(Alloc(buffer), child))
+    return func
+
+
+def _up_to(path: Path, node: Stmt) -> Path:
+    return path[: next(i for i, step in enumerate(path) if step is node) + 1]
