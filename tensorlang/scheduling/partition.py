@@ -6,6 +6,7 @@ from dataclasses import replace as with_fields
 from typing import Any
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.bounds import prove
 from tensorlang.ir.nodes import (
     Binary,
     Buffer,
@@ -92,9 +93,19 @@ def _cut(loop: For, at: Expr, path: Path) -> Expr:
             f"partition: loop {loop.var.name!r} counts in {loop.var.dtype}, the cut "
             f"is {at!r} of {at.dtype}"
         )
-    if have is not None and wanted is not None:
-        return at
-    return nonnegative(simplify(Binary("min", at, loop.extent), ranges_at(path)), path)
+    if not _at_most(at, loop.extent, ranges_at(path)):
+        at = Binary("min", at, loop.extent)
+    return nonnegative(at, path)
+
+
+def _at_most(a: Expr, b: Expr, ranges: Ranges) -> bool:
+    """Whether `a <= b`; `n // 4 <= (n + 3) // 4` because `n <= n + 3`."""
+    match a, b:
+        case Binary("floordiv", x, Const(value=c)), Binary("floordiv", y, d) if (
+            c > 0 and constant(d) == c
+        ):
+            a, b = x, y
+    return bool(prove(a <= b, ranges))
 
 
 @primitive

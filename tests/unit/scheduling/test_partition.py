@@ -152,3 +152,9 @@ def test_specialize_inside_a_reduction(same_meaning):
 def test_specialize_refuses_conditions(condition, sentence):
     with pytest.raises(ScheduleError, match=sentence):
         specialize(MATMUL, "i", condition)
+
+
+def test_partition_of_a_symbolic_split_leaves_no_guard_in_the_main_part(golden):
+    func, (outer, _) = split(MATMUL, "i", 4)
+    after, _ = partition(func, outer, "n // 4")
+    golden(show(after))
