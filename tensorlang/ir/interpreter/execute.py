@@ -37,7 +37,7 @@ from tensorlang.ir.visit import blocks as blocks_below
 from tensorlang.ir.visit import free_vars, walk
 
 if TYPE_CHECKING:
-    from tensorlang.ir.interpreter.lanes import Array
+    from tensorlang.ir.interpreter.lanes import Array, Frame
 
 
 @singledispatch
@@ -151,7 +151,10 @@ def _in_lanes(node: For, machine: Machine, lanes: Lanes, extents: Array) -> None
     try:
         execute(node.body, machine, inner)
     finally:
-        machine.races.leave(inner.frame)
+        frame: Frame | None = inner.frame
+        while frame is not None and frame is not lanes.frame:  # warps may be between
+            machine.races.leave(frame)
+            frame = frame.parent
 
 
 def _in_order(

@@ -211,6 +211,23 @@ def f(x: i32[64], y: Out[i32[64]]):
         run(parse(program.replace("{other}", "(t + 32) % 64")), x, y)
 
 
+def test_blocks_whose_warps_met_still_race_with_each_other():
+    func = parse("""
+def f(x: i32[64], y: Out[i32[64]]):
+    for b in bound(2, "block.x"):
+        for t in bound(64, "thread.x"):
+            barrier("warp")
+            if b == 0:
+                y[t] = x[t]
+        for t2 in bound(64, "thread.x"):
+            barrier("warpgroup")
+            if b == 1:
+                y[t2] = x[t2]
+""")
+    with pytest.raises(InterpreterError, match=r"race.*\(block.x\)"):
+        run(func, np.zeros(64, "i4"), np.zeros(64, "i4"))
+
+
 def test_a_barrier_in_a_loop_that_all_threads_run_alike():
     assert not raced("""
     s = alloc(i32[8], scope="shared")
