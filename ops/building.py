@@ -20,8 +20,9 @@ from tensorlang.runtime import build as build_kernel
 from tensorlang.runtime import cached_kernel
 
 if TYPE_CHECKING:
-    from tensorlang.ops.operator import Kernel, Operator
+    from tensorlang.ops.operator import Operator
     from tensorlang.record_files import Record
+    from tensorlang.runtime import Kernel
     from tensorlang.scheduling.knobs import Knobs
     from tensorlang.scheduling.registry import Entry
     from tensorlang.scheduling.schedule import Schedule
@@ -94,7 +95,7 @@ def schedules(op: Operator, algorithm: str, target: Target) -> tuple[Entry, ...]
     from tensorlang.scheduling.registry import schedules_for  # noqa: PLC0415
 
     model = "cpu" if target.kind == "llvm" else "simt"
-    return schedules_for(op.family, algorithm, model)
+    return schedules_for(op.scheduled_as, algorithm, model)
 
 
 def pinned(op: Operator) -> dict[str, Any]:

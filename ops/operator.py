@@ -27,6 +27,7 @@ from tensorlang.workload import Workload, attributes_of
 if TYPE_CHECKING:
     from tensorlang.ir.cost import Cost
     from tensorlang.ir.nodes import Function
+    from tensorlang.runtime import Kernel as BuiltKernel
     from tensorlang.targets import Target
 
 Define: TypeAlias = "Callable[[Workload], Function]"
@@ -61,7 +62,8 @@ class Operator:
     Attributes:
         id: Canonical id, such as `random.bits`.
         aliases: Other names that find it.
-        family: The group that is tuned and scheduled together, such as `threefry`.
+        family: The group that is tuned together, such as `threefry`.
+        scheduled_as: What its schedules are registered under; usually the family.
         algorithms: By name; `direct` is the definition itself.
         default: The workload that stands for it where no shape is given.
         sizes: The values of its symbolic sizes for a workload, by name.
@@ -76,6 +78,7 @@ class Operator:
         *,
         aliases: tuple[str, ...] = (),
         family: str = "",
+        scheduled_as: str | None = None,
         default: Workload | None = None,
         tolerance: float = 0.0,
         result: Callable[[Workload], Any] | None = None,
@@ -85,11 +88,13 @@ class Operator:
         self.id = id
         self.aliases = aliases
         self.family = family
+        self.scheduled_as = family if scheduled_as is None else scheduled_as
         self.algorithms: dict[str, Algorithm] = {
             DIRECT: Algorithm(DIRECT, define, tolerance=tolerance)
         }
         self.default = default
-        self.kernels: dict[Any, Kernel] = {}
+        self.kernels: dict[Any, Any] = {}
+        self._launches: dict[Kernel, Kernel] = {}
         self._front = front
         self._result = result
         self.sizes = sizes or _none
@@ -120,7 +125,7 @@ class Operator:
         spare = [value.clone() if _is_key(value) else value for value in args]
         named = {k: v.clone() if _is_key(v) else v for k, v in kwargs.items()}
         found = self._front(*spare, **named)[0]
-        return getattr(found, "kernel", found)
+        return self._launches.get(found) or getattr(found, "kernel", found)
 
     def workload(
         self,
@@ -189,7 +194,9 @@ class Operator:
         """The best known kernel for a workload, built or from the caches."""
         from tensorlang.ops.building import build  # noqa: PLC0415 - loads a compiler
 
-        return build(self, workload, target)
+        made = build(self, workload, target)
+        self._launches[made.launch] = made
+        return made
 
 
 def _is_key(value: Any) -> bool:

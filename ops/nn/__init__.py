@@ -1,1 +1,5 @@
 """Operators of neural networks."""
+
+from tensorlang.ops.nn.dropout import dropout, dropout_grad, dropout_train
+
+__all__ = ["dropout", "dropout_grad", "dropout_train"]

@@ -17,6 +17,7 @@ from tensorlang.ops.random.drawing import (
     truncated_normal,
     uniform,
 )
+from tensorlang.ops.random.integers import categorical, permutation, randint
 from tensorlang.ops.random.keys import Key, clone, key, key_data, wrap_key_data
 from tensorlang.ops.random.splitting import fold_in, hash, split
 from tensorlang.ops.random.stateful import StatefulKey
@@ -26,6 +27,7 @@ __all__ = [
     "StatefulKey",
     "bernoulli",
     "bits",
+    "categorical",
     "clone",
     "exponential",
     "fold_in",
@@ -34,6 +36,8 @@ __all__ = [
     "key",
     "key_data",
     "normal",
+    "permutation",
+    "randint",
     "split",
     "truncated_normal",
     "uniform",

@@ -168,5 +168,8 @@ DISTRIBUTIONS: Final[dict[str, Distribution]] = {
 
 def width_and_result(name: str, dtype: str) -> tuple[int, np.dtype[Any]]:
     """How many bits an element of a distribution takes, and what type it is."""
-    chosen, kind = DISTRIBUTIONS[name], DType(dtype)
+    kind = DType(dtype)
+    if name in ("randint", "full"):  # narrow integers are drawn as 32 bits, then cut
+        return max(32, kind.bits), kind.numpy
+    chosen = DISTRIBUTIONS[name]
     return chosen.width(kind), (chosen.result or kind).numpy

@@ -7,7 +7,6 @@ consumes nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from tensorlang.ops.operator import Kernel, Launch, Operator
 
 FLOATS: Final = ("f16", "bf16", "f32", "f64")
-_CHUNK: Final = 1 << 31  # elements of one launch: its counters stay below 2^32
+CHUNK: Final = 1 << 31  # elements of one launch: an index fits 32 bits
 _WORD: Final = (1 << 32) - 1
 
 
@@ -69,7 +68,7 @@ def draw(
             and out.shape == shape
             and out.dtype is plan.dtype
             and key.words.ndim == 1
-            and out.size < _CHUNK
+            and out.size < CHUNK
             and out.flags.c_contiguous
         ):
             key.consume("drawn from")
@@ -77,8 +76,14 @@ def draw(
             return plan.launch, (key.words, flat, 0, 0, *scalars), out
     request = Request.of(op.id, key, shape, offset, stream)
     kind = element_type(op.id, dtype, allowed)
+    batch, wide = key.ndim > 0, request.wide
     memo = (key.impl, dtype, stream, target, variant)
-    return request.launch(op, kind, memo, scalars, target, out)
+    plan = op.kernels.get((*memo, batch, wide)) or planned(
+        op, memo, kind, batch=batch, carries=wide
+    )
+    array, shown = request.memory(plan.dtype, out)
+    run = Run(plan, impl(key.impl), request.offset, scalars)
+    return run, (key.take("drawn from"), array, request.flat), shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,120 +118,126 @@ class Request:
             raise ArgumentError(
                 f"{name}: offset counts elements, 0 <= offset < 2^64, not {offset!r}"
             )
-        return cls(name, key, checked_shape(name, shape), int(offset), stream)
+        made = cls(name, key, checked_shape(name, shape), int(offset), stream)
+        check_batch(name, key, made.count)
+        return made
 
     @property
-    def rows(self) -> int:
-        """The number of keys."""
-        return int(self.key.size)
+    def wide(self) -> bool:
+        """Whether its counters pass 2^32."""
+        return self.offset + self.count > _WORD
+
+    @property
+    def flat(self) -> tuple[int, ...]:
+        """The result's shape for a kernel: elements, of each key for a batch."""
+        return (self.key.size, self.count) if self.key.ndim else (self.count,)
 
     @property
     def count(self) -> int:
         """The elements each key draws."""
         return math.prod(self.shape)
 
-    def launch(
-        self,
-        op: Operator,
-        dtype: str,
-        memo: tuple[Any, ...],
-        scalars: tuple[Any, ...],
-        target: Any,
-        out: Any,
-    ) -> Launch:
-        """Find or build the kernel, get memory, and take the key."""
+    def memory(self, dtype: np.dtype[Any], out: Any) -> tuple[Any, Any]:
+        """The result's memory as a NumPy array, and what the caller gets."""
         from tensorlang.ops import results  # noqa: PLC0415 - loads the runtime
 
-        batch = self.key.ndim > 0
-        wide = self.offset + self.count > _WORD
-        plan = op.kernels.get((*memo, batch, wide)) or planned(
-            op, memo, dtype, self.key, batch=batch, carries=wide, target=target
-        )
         full = self.key.shape + self.shape
         if out is None:
-            array, shown = results.empty(self.name, full, plan.dtype)
-        else:
-            array, shown = results.given(self.name, out, full, plan.dtype), out
-        keys = self.key.take("drawn from")
-        run = _Run(plan, impl(self.key.impl), self.offset, scalars)
-        return run, (keys, array.reshape(full), self.rows, self.count, batch), shown
+            return results.empty(self.name, full, dtype)
+        return results.given(self.name, out, full, dtype), out
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """The general way to run a draw: any offset, any size, any memory."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """The general way to run a draw: any offset, any size, any memory.
+
+    Attributes:
+        plan: The kernel and what is known of it.
+        how: The key's hash.
+        offset: The first element, counted in the stream.
+        scalars: The kernel's scalars after the counter.
+        inputs: Arrays that are read element by element, in the shape of the result.
+        more: Buffers that the kernel takes after the result.
+    """
 
     plan: Plan
     how: Impl
     offset: int
     scalars: tuple[Any, ...]
+    inputs: tuple[Any, ...] = ()
+    more: tuple[Any, ...] = ()
 
     @property
     def kernel(self) -> Any:
         """The kernel that runs."""
         return self.plan.kernel
 
-    def __call__(
-        self, keys: Any, array: Any, rows: int, count: int, batch: bool
-    ) -> None:
-        per = self.plan.per_hash
-        first, skipped = divmod(self.offset, per)
-        flat = (rows, count) if batch else (count,)
+    def __call__(self, keys: Any, array: Any, flat: tuple[int, ...]) -> None:
+        """Fill `array`, seen in the shape `(elements,)` or `(keys, elements)`."""
+        first, skipped = divmod(self.offset, self.plan.per_hash)
+        keys = keys.reshape(*flat[:-1], keys.shape[-1])
+        inputs = [values.reshape(flat) for values in self.inputs]
         if not skipped and array.flags.c_contiguous:
-            self._fill(keys.reshape(-1, keys.shape[-1]), array.reshape(flat), first)
+            self._fill(keys, inputs, array.reshape(flat), first)
             return
         # not at a hash's first element, or not in a row: by way of fresh memory
-        spare = np.empty((*flat[:-1], count + skipped), array.dtype)
-        self._fill(keys.reshape(-1, keys.shape[-1]), spare, first)
+        spare = np.empty((*flat[:-1], flat[-1] + skipped), array.dtype)
+        self._fill(keys, inputs, spare, first)
         np.copyto(array, spare[..., skipped:].reshape(array.shape))
 
-    def _fill(self, keys: Any, out: Any, first: int) -> None:
+    def _fill(self, keys: Any, inputs: list[Any], out: Any, first: int) -> None:
         if out.ndim == 2:
-            if out.shape[1] < _CHUNK:
-                self.plan.launch(keys, out, *self._counter(first), *self.scalars)
-                return
-            raise ShapeError(
-                f"a batch of keys draws fewer than {_CHUNK} elements each, "
-                f"not {out.shape[1]}; draw in parts with offset="
-            )
-        for start in range(0, max(len(out), 1), _CHUNK):
-            at = self._counter(first + start // self.plan.per_hash)
-            part = out[start : start + _CHUNK]
-            self.plan.launch(keys[0], part, *at, *self.scalars)
+            self._launch(keys, inputs, out, first)
+            return
+        for start in range(0, max(len(out), 1), CHUNK):
+            part = slice(start, start + CHUNK)
+            given = [values[part] for values in inputs]
+            self._launch(keys, given, out[part], first + start // self.plan.per_hash)
 
-    def _counter(self, index: int) -> tuple[int, int]:
-        """The high and low word of a hash's counter."""
+    def _launch(self, keys: Any, inputs: list[Any], out: Any, index: int) -> None:
         index %= 1 << 64
-        return (index >> 32, index & _WORD) if self.how.bits == 32 else (0, index)
+        high, low = (index >> 32, index & _WORD) if self.how.bits == 32 else (0, index)
+        self.plan.launch(keys, *inputs, out, *self.more, high, low, *self.scalars)
 
 
 def planned(
     op: Operator,
     memo: tuple[Any, ...],
     dtype: str,
-    key: Any,
     *,
     batch: bool,
     carries: bool,
-    target: Any,
 ) -> Plan:
     """Build the kernel of a draw and remember it."""
     from tensorlang.ops.random import distributions  # noqa: PLC0415 - imports the IR
 
-    _, _, stream, _, variant = memo
+    how, _, stream, target, variant = memo
     shapes = ((4096, 4096),) if batch else ((1 << 24,),)
-    given = {"impl": key.impl, "stream": stream, "batch": batch, "carries": carries}
+    given = {"impl": how, "stream": stream, "batch": batch, "carries": carries}
     if variant:
         given["variant"] = variant
     workload = op.workload(*shapes, dtypes=dtype, **given)
     width, result = distributions.width_and_result(variant or op.__name__, dtype)
     kernel = op.build(workload, target)
-    per = elements_per_hash(impl(key.impl), stream, width)
-    plan = Plan(kernel, getattr(kernel, "launch", kernel), result, per)
+    per = elements_per_hash(impl(how), stream, width)
+    plan = Plan(kernel, kernel.launch, result, per)
     op.kernels[(*memo, batch, carries)] = plan
     if not batch and not carries:
         op.kernels[memo] = plan
     return plan
+
+
+def check_batch(name: str, key: Any, count: int) -> None:
+    """Refuse a batch of keys with so many elements each that one launch is too small.
+
+    Raises:
+        ShapeError: there are 2^31 or more.
+    """
+    if key.ndim and count >= CHUNK:
+        raise ShapeError(
+            f"{name}: each key of a batch draws fewer than 2^31 elements, not {count}; "
+            "draw in parts with offset="
+        )
 
 
 def checked_shape(name: str, shape: Any) -> tuple[int, ...]:
@@ -274,6 +285,3 @@ def number(name: str, what: str, value: Any) -> float:
     if math.isnan(result):
         raise ArgumentError(f"{name}: {what} is NaN")
     return result
-
-
-Front = Callable[..., Any]

@@ -39,6 +39,9 @@ def _usual(_: Workload) -> dict[str, Any]:
         "minval": -1.0,
         "maxval": 1.0,
         "threshold": 1 << 22,
+        "base": 0,
+        "span": 10,
+        "multiplier": 6,
         "lower": -2.0,
         "upper": 2.0,
         "above": -2.0,
@@ -46,7 +49,9 @@ def _usual(_: Workload) -> dict[str, Any]:
     }
 
 
-def _declared(name: str, dtype: str = "f32", **attributes: Any) -> Any:
+def declared_draw(
+    name: str, dtype: str = "f32", define: str = _ELEMENTWISE, **attributes: Any
+) -> Any:
     """A draw's operator: an elementwise kernel, symbolic in its sizes."""
     default = {
         "shapes": ((1 << 24,),),
@@ -58,7 +63,7 @@ def _declared(name: str, dtype: str = "f32", **attributes: Any) -> Any:
     }
     return declared(
         f"random.{name}",
-        _ELEMENTWISE,
+        define,
         shapes=default | attributes,
         aliases=(name,),
         family="threefry",
@@ -68,7 +73,7 @@ def _declared(name: str, dtype: str = "f32", **attributes: Any) -> Any:
     )
 
 
-@_declared("bits", "u32")
+@declared_draw("bits", "u32")
 def bits(key: Key, shape: Any = (), dtype: Any = "uint32", **options: Any) -> Launch:
     """Random bits: unsigned integers of 8, 16, 32 or 64 bits, all values alike.
 
@@ -85,7 +90,7 @@ def bits(key: Key, shape: Any = (), dtype: Any = "uint32", **options: Any) -> La
     return draw(bits, key, shape, dtype, UNSIGNED, **options)
 
 
-@_declared("uniform", variant="unit")
+@declared_draw("uniform", variant="unit")
 def uniform(
     key: Key,
     shape: Any = (),
@@ -139,7 +144,7 @@ def rounded(value: float, dtype: str) -> float:
     return float(np.asarray(value).astype(DType(dtype).numpy))
 
 
-@_declared("normal")
+@declared_draw("normal")
 def normal(key: Key, shape: Any = (), dtype: Any = "float32", **options: Any) -> Launch:
     """Standard normal floats, `sqrt(2) * erfinv(u)`.
 
@@ -158,7 +163,7 @@ def normal(key: Key, shape: Any = (), dtype: Any = "float32", **options: Any) ->
     return draw(normal, key, shape, dtype, FLOATS, **options)
 
 
-@_declared("truncated_normal")
+@declared_draw("truncated_normal")
 def truncated_normal(
     key: Key,
     lower: float,
@@ -198,7 +203,7 @@ def truncated_normal(
     return draw(truncated_normal, key, shape, kind, FLOATS, scalars=scalars, **options)
 
 
-@_declared("bernoulli")
+@declared_draw("bernoulli")
 def bernoulli(key: Key, p: Any = 0.5, shape: Any = None, **options: Any) -> Launch:
     """True with probability p: `uniform(key) < p` in f32, compared as integers.
 
@@ -236,7 +241,7 @@ def threshold(p: float) -> int:
     return math.ceil(float(np.float32(p)) * (1 << 23))
 
 
-@_declared("exponential")
+@declared_draw("exponential")
 def exponential(
     key: Key, shape: Any = (), dtype: Any = "float32", **options: Any
 ) -> Launch:
@@ -255,7 +260,7 @@ def exponential(
     return draw(exponential, key, shape, dtype, FLOATS, **options)
 
 
-@_declared("gumbel")
+@declared_draw("gumbel")
 def gumbel(key: Key, shape: Any = (), dtype: Any = "float32", **options: Any) -> Launch:
     """Standard Gumbel floats, `-log(-log(u))`.
 

@@ -42,7 +42,8 @@ class Nest:
     `elements(index of the hash, leading indices)` are the raw bits that one hash gives,
     `value(bits, *inputs)` is the output element, and `rows` the extents of the axes
     before the element axis: keys of a batch. `count` counts elements; or hashes, where
-    each fills a row of `out`, whose last axis then has `per_hash` columns.
+    each fills a row of `out`, whose last axis then has `per_hash` columns. `axis` names
+    the loop over single elements or rows.
     """
 
     out: Buffer
@@ -53,12 +54,13 @@ class Nest:
     value: Value
     inputs: tuple[Buffer, ...] = ()
     by_rows: bool = False
+    axis: str = "i"
 
 
 def statements(nest: Nest) -> Stmt:
     """The nest over whole hashes, and one for the elements left over."""
     if nest.per_hash == 1 or nest.by_rows:
-        return _nest(nest, nest.out.name, "i", nest.count, _whole)
+        return _nest(nest, nest.out.name, nest.axis, nest.count, _whole)
     hashes = nest.count // nest.per_hash
     rest = nest.count % nest.per_hash
     return seq(

@@ -51,7 +51,7 @@ def _launcher(
             given["carries"] = carries
         dtype = "u32" if impl(how).bits == 32 else "u64"
         kernel = op.build(op.workload(*shapes, dtypes=dtype, **given), target)
-        found = op.kernels[memo] = getattr(kernel, "launch", kernel)
+        found = op.kernels[memo] = kernel.launch
     return found
 
 

@@ -81,9 +81,13 @@ def _zeros(how: Impl) -> tuple[Expr, ...]:
 
 
 def folded(how: Impl, words: Sequence[Expr], width: int) -> Expr:
-    """The `width`-bit element of the `jax` stream that the words of a hash make."""
+    """The `width`-bit element of the `jax` stream that the words of a hash make.
+
+    (For 64 bits JAX folds the four words of Threefry, and takes two of Philox.)
+    """
     if width == 64 and how.bits == 32:
-        return _joined(_xor(words[0::2]), _xor(words[1::2]))
+        used = words if how.family == "threefry" else words[:2]
+        return _joined(_xor(used[0::2]), _xor(used[1::2]))
     return _xor(words).cast(UNSIGNED[width])
 
 

@@ -1,0 +1,246 @@
+"""Random integers, permutations and choices as IR."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from tensorlang.ir import frontend
+from tensorlang.ir.dtypes import DType, as_dtype, i32, i64, u32
+from tensorlang.ir.nodes import (
+    Alloc,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    Function,
+    Let,
+    Param,
+    Stmt,
+    Store,
+    Var,
+    as_expr,
+    seq,
+)
+from tensorlang.ops.random import words
+from tensorlang.ops.random.definitions import Draw, N
+from tensorlang.ops.random.distributions import gumbel, width_and_result
+from tensorlang.ops.random.impls import elements_per_hash, impl
+from tensorlang.ops.random.nests import Nest, statements
+from tensorlang.workload import Workload
+
+_DIGITS: Final = 8  # bits sorted by in one pass of the radix sort
+_BINS: Final = 1 << _DIGITS
+
+
+def randint(workload: Workload) -> Function:
+    """Integers `minval + offset`, offset below `span`, from two draws an element.
+
+    As JAX: the draws of the two children of the key are the high and low half of a
+    number that is reduced modulo the span, `multiplier` being 2^width modulo it. The
+    variant `full` has the span 2^width: the low half is the offset.
+    """
+    draw = Draw.of(workload.named)
+    dtype = as_dtype(workload.dtypes[0])
+    width = max(32, dtype.bits)
+    number = words.UNSIGNED[width]
+    scalars = tuple(Var(name, number) for name in ("base", "span", "multiplier"))
+    base, span, multiplier = scalars
+    key, out = draw.key(), Buffer("out", dtype, (*draw.rows, N))
+    children = Buffer("children", draw.word, (*draw.rows, as_expr(2), key.shape[-1]))
+
+    def elements(index: Expr, rows: tuple[Expr, ...]) -> Sequence[Expr]:
+        low = draw.elements(children, width, index, (*rows, as_expr(1)))
+        if workload.named.get("variant") == "full":
+            return low
+        high = draw.elements(children, width, index, (*rows, as_expr(0)))
+        return [
+            ((a % span) * multiplier + b % span) % span
+            for a, b in zip(high, low, strict=True)
+        ]
+
+    nest = Nest(
+        out,
+        draw.rows,
+        N,
+        elements_per_hash(draw.how, draw.stream, width),
+        elements,
+        lambda offset: (base + offset).cast(dtype),
+    )
+    return Function(
+        "random_randint",
+        (Param(key, "in"), Param(out, "out")),
+        (*draw.scalars, *scalars, *draw.sizes()),
+        seq(
+            Alloc(children),
+            statements(children_of(draw, key, children)),
+            statements(nest),
+        ),
+    )
+
+
+def children_of(draw: Draw, key: Buffer, children: Buffer) -> Nest:
+    """The two keys that `split` makes of each key."""
+    zero = Const(0, draw.word)
+
+    def elements(index: Expr, rows: tuple[Expr, ...]) -> Sequence[Expr]:
+        counter = words.split_counter(draw.how, zero, index.cast(draw.word))
+        return draw.hash_at(counter, key, rows)[: draw.how.key_words]
+
+    return Nest(
+        children,
+        draw.rows,
+        as_expr(2),
+        draw.how.key_words,
+        elements,
+        lambda word: word,
+        by_rows=True,
+        axis="two",
+    )
+
+
+def permutation(workload: Workload) -> Function:
+    """The numbers 0 .. n-1 in random order: sorted, `rounds` times, by random words.
+
+    Each round splits the key, draws 32 bits an element from the second child and sorts
+    by them, stably, as JAX does. The sort is by radix, least digit first.
+    """
+    draw = Draw(impl(str(workload.named["impl"])), "jax", batch=False, carries=False)
+    index = as_dtype(workload.dtypes[0])
+    key, out = draw.key(), Buffer("out", index, (N,))
+    state = Buffer("state", draw.word, key.shape)
+    children = Buffer("children", draw.word, (as_expr(2), key.shape[-1]))
+    sort_keys, keys_after = (Buffer(name, u32, (N,)) for name in ("bits", "bits_after"))
+    after = Buffer("after", index, (N,))
+    counts = Buffer("counts", i64, (as_expr(_BINS),))
+    zero = Const(0, draw.word)
+
+    def drawn(at: Expr, rows: tuple[Expr, ...]) -> Sequence[Expr]:
+        counter = words.draw_counter(draw.how, zero, at.cast(draw.word))
+        child = draw.hash_at(counter, children, (as_expr(1), *rows))
+        return [words.folded(draw.how, child, 32)]
+
+    passes = []
+    here, there = (sort_keys, out), (keys_after, after)
+    for shift in range(0, 32, _DIGITS):
+        passes.append(_radix_pass(here, there, counts, shift))
+        here, there = there, here
+    k = Var("k", i64)
+    width = key.shape[-1]
+    round_ = seq(
+        statements(children_of(draw, state, children)),
+        For(k, width, "serial", Store(state, (k,), children[0, k])),
+        statements(Nest(sort_keys, (), N, 1, drawn, lambda bits: bits)),
+        passes,
+    )
+    copy, i = Var("c", i64), Var("i", i64)
+    body = seq(
+        [Alloc(b) for b in (state, children, sort_keys, keys_after, after, counts)],
+        For(copy, width, "serial", Store(state, (copy,), key[copy])),
+        For(i, N, "serial", Store(out, (i,), i.cast(index))),
+        For(Var("round", i64), Var("rounds", i64), "serial", round_),
+    )
+    return Function(
+        "random_permutation",
+        (Param(key, "in"), Param(out, "out")),
+        (Var("rounds", i64), N),
+        body,
+    )
+
+
+def _radix_pass(
+    here: tuple[Buffer, Buffer],
+    there: tuple[Buffer, Buffer],
+    counts: Buffer,
+    shift: int,
+) -> Stmt:
+    """One stable counting sort by the digit at `shift`: count, sum up, move."""
+    z, e, b, m = (Var(f"{name}{shift}", i64) for name in ("z", "e", "b", "m"))
+    total = Buffer(f"total{shift}", i64, (as_expr(1),))
+    held = Var(f"held{shift}", i64)
+    place = Var(f"place{shift}", i64)
+    here_keys, here_values = here
+    there_keys, there_values = there
+
+    def digit(at: Var) -> Expr:
+        return ((here_keys[at] >> shift) & (_BINS - 1)).cast(i64)
+
+    count = counts[digit(e)]
+    return seq(
+        Alloc(total),
+        For(z, as_expr(_BINS), "serial", Store(counts, (z,), as_expr(0))),
+        For(e, N, "serial", Store(counts, count.indices, count + 1)),
+        Store(total, (as_expr(0),), as_expr(0)),
+        For(
+            b,
+            as_expr(_BINS),
+            "serial",
+            seq(
+                Let(held, counts[b]),
+                Store(counts, (b,), total[0]),
+                Store(total, (as_expr(0),), total[0] + held),
+            ),
+        ),
+        For(
+            m,
+            N,
+            "serial",
+            seq(
+                Let(place, counts[digit(m)]),
+                Store(counts, (digit(m),), place + 1),
+                Store(there_keys, (place,), here_keys[m]),
+                Store(there_values, (place,), here_values[m]),
+            ),
+        ),
+    )
+
+
+def gather(workload: Workload) -> Function:
+    """`out[o, i, j] = x[o, order[i], j]`: elements as words of their width."""
+    dtype = as_dtype(workload.dtypes[0])
+    outer, n, inner = (frontend.size(name) for name in ("outer", "n", "inner"))
+    x = frontend.placeholder((outer, n, inner), dtype, "x")
+    order = frontend.placeholder((n,), as_dtype(workload.dtypes[1]), "order")
+    out = frontend.compute(
+        (outer, n, inner), lambda o, i, j: x[o, order[i].cast(i64), j], "out"
+    )
+    return frontend.function("random_gather", [x, order], [out])
+
+
+def categorical(workload: Workload) -> Function:
+    """The class with the largest `logits + gumbel`: logits `[rows, classes, columns]`.
+
+    `samples` draws of each; the bits of an element are those of its place in
+    `[samples, rows, classes, columns]`.
+    """
+    draw = Draw(impl(str(workload.named["impl"])), "jax", batch=False, carries=False)
+    dtype = as_dtype(workload.dtypes[0])
+    samples, rows, classes, columns = (
+        frontend.size(name) for name in ("samples", "rows", "classes", "columns")
+    )
+    key = frontend.Tensor(draw.key())
+    logits = frontend.placeholder((rows, classes, columns), dtype, "logits")
+    c = frontend.reduce_axis(classes, "c")
+
+    def noisy(s: Var, r: Var, j: Var) -> frontend.Reduction:
+        index = ((s * rows + r) * classes + c.var) * columns + j
+        noise = gumbel(_bits(draw, key, index, dtype), dtype)
+        return frontend.argmax(logits[r, c, j] + noise, c.var, c)
+
+    shape = (samples, rows, columns)
+    _, at = frontend.compute(shape, noisy, ("best", "at"))
+    out = frontend.compute(shape, lambda s, r, j: at[s, r, j].cast(i32), "out")
+    return frontend.function(
+        "random_categorical",
+        [key, logits],
+        [out],
+        scalars=[samples, rows, classes, columns],
+    )
+
+
+def _bits(draw: Draw, key: frontend.Tensor, index: Expr, dtype: DType) -> Expr:
+    zero = Const(0, draw.word)
+    counter = words.draw_counter(draw.how, zero, index.cast(draw.word))
+    width, _ = width_and_result("gumbel", dtype.name)
+    hashed = draw.hash_at(counter, key.buffer, ())
+    return words.folded(draw.how, hashed, width)

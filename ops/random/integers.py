@@ -1,0 +1,277 @@
+"""Random integers, permutations and choices: fronts that check and prepare."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from tensorlang.errors import ArgumentError, DTypeError, ShapeError
+from tensorlang.ops.operator import declared
+from tensorlang.ops.random.draw import FLOATS, checked_shape, draw, element_type
+from tensorlang.ops.random.drawing import declared_draw
+from tensorlang.ops.random.keys import Key
+from tensorlang.ops.random.stateful import StatefulKey
+
+if TYPE_CHECKING:
+    from tensorlang.ops.operator import Kernel, Launch, Operator
+
+INTEGERS: Final = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
+_HERE: Final = "tensorlang.ops.random.integer_definitions"
+_MOST: Final = (1 << 31) - 1
+
+
+@declared_draw("randint", "i32", f"{_HERE}:randint")
+def randint(
+    key: Key,
+    shape: Any,
+    minval: int,
+    maxval: int,
+    dtype: Any = "int32",
+    **options: Any,
+) -> Launch:
+    """Integers from minval to maxval - 1.
+
+    The remainder of a number of twice the width: the bias is below
+    (maxval - minval) / 2^64 (2^128 for 64-bit types).
+
+    Args:
+        key: Consumed; a batch gives `[*key.shape, *shape]`.
+        shape: The result's shape for each key.
+        minval: The smallest value.
+        maxval: One more than the largest; both within the type (maxval one beyond).
+        dtype: Any integer type; 8 and 16 bits are drawn as 32 and cut.
+        options: `offset`, `stream`, `target`, `out`, as for every draw.
+
+    Raises:
+        KeyReuseError: the key was used before.
+        ArgumentError, DTypeError, ShapeError: an argument is out of its domain.
+    """
+    from tensorlang.ir.dtypes import DType  # noqa: PLC0415 - only off the short way
+
+    name = "random.randint"
+    kind = element_type(name, dtype, INTEGERS)
+    low, high = _whole(name, "minval", minval), _whole(name, "maxval", maxval)
+    least, most = DType(kind).limits
+    if not least <= low < high <= most + 1:
+        raise ArgumentError(
+            f"{name}: {kind} needs {least} <= minval < maxval <= {most + 1}, "
+            f"not {low} and {high}"
+        )
+    bits = max(32, DType(kind).bits)
+    span = high - low
+    full = span == 1 << bits
+    scalars = (
+        (low % (1 << bits), 0, 0)
+        if full
+        else (
+            low % (1 << bits),
+            span,
+            _multiplier(span, bits),
+        )
+    )
+    variant = "full" if full else ""
+    return draw(
+        randint, key, shape, kind, INTEGERS, variant=variant, scalars=scalars, **options
+    )
+
+
+def _multiplier(span: int, bits: int) -> int:
+    """2^bits modulo the span, by squaring in `bits` bits as JAX does."""
+    half = (1 << (bits // 2)) % span
+    return half * half % (1 << bits) % span
+
+
+def _whole(name: str, what: str, value: Any) -> int:
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
+        raise ArgumentError(f"{name}: {what} is a whole number, not {value!r}")
+    return int(value)
+
+
+def _built(op: Operator, target: Any, *dtypes: str, **given: Any) -> Kernel:
+    """An operator's launch for these types, remembered."""
+    memo = (dtypes, tuple(given.items()), target)
+    found = op.kernels.get(memo)
+    if found is None:
+        shapes = () if op.default is None else op.default.shapes
+        kernel = op.build(op.workload(*shapes, dtypes=dtypes, **given), target)
+        found = op.kernels[memo] = kernel.launch
+    return found
+
+
+def _one_key(name: str, key: Any) -> Any:
+    if not isinstance(key, (Key, StatefulKey)):
+        raise ArgumentError(f"{name} takes a Key first, not {type(key).__name__}")
+    if key.ndim:
+        raise ArgumentError(
+            f"{name} takes one key, not a batch of shape {key.shape}; loop over them"
+        )
+    return key
+
+
+@declared(
+    "random.permutation",
+    f"{_HERE}:permutation",
+    shapes={"shapes": ((1 << 20,),), "dtypes": ("i32",), "impl": "threefry2x32"},
+    aliases=("permutation",),
+    family="threefry",
+    scheduled_as="sort",
+    sizes=lambda workload: {"n": workload.shapes[0][0]},
+    scalars=lambda workload: {"rounds": _rounds(workload.shapes[0][0])},
+    result=lambda workload: workload.shapes[0],
+)
+def permutation(key: Key, x: Any, *, axis: int = 0, target: Any = None) -> Launch:
+    """The numbers 0 .. x-1, or the elements of `x` along an axis, in random order.
+
+    Args:
+        key: One key; consumed.
+        x: How many numbers, or an array of any element type.
+        axis: The axis whose slices are shuffled.
+        target: Where to compute.
+
+    Returns:
+        An int32 array `[x]`, or an array like `x`.
+
+    Raises:
+        KeyReuseError: the key was used before.
+        ArgumentError: `x` is negative or too large, or the axis is none of its axes.
+    """
+    name = "random.permutation"
+    _one_key(name, key)
+    if isinstance(x, (int, np.integer)) and not isinstance(x, bool):
+        if not 0 <= x <= _MOST:
+            raise ArgumentError(f"{name}: 0 <= n < 2^31, not {x}")
+        launch = _built(permutation, target, "i32", impl=key.impl)
+        order = np.empty(int(x), np.int32)
+        return launch, (key.take("shuffled with"), order, _rounds(len(order))), order
+    return _shuffled(name, key, x, axis, target)
+
+
+def _shuffled(name: str, key: Any, x: Any, axis: int, target: Any) -> Launch:
+    from tensorlang.ops import results  # noqa: PLC0415 - loads the runtime
+    from tensorlang.runtime.arrays import view  # noqa: PLC0415 - loads the runtime
+
+    values = view(x, f"{name}: x")
+    if not values.ndim or not -values.ndim <= axis < values.ndim:
+        raise ArgumentError(
+            f"{name}: an array of shape {values.shape} has no axis {axis}"
+        )
+    if values.dtype.itemsize not in (1, 2, 4, 8) or values.dtype.hasobject:
+        raise DTypeError(
+            f"{name} shuffles elements of 1 to 8 bytes, not {values.dtype}"
+        )
+    at = axis % values.ndim
+    n = values.shape[at]
+    flat = (math.prod(values.shape[:at]), n, math.prod(values.shape[at + 1 :]))
+    words = np.dtype(f"u{values.dtype.itemsize}")
+    sort = _built(permutation, target, "i32", impl=key.impl)
+    move = _built(gather, target, f"u{8 * words.itemsize}", "i32")
+    array, shown = results.empty(name, values.shape, values.dtype, x)
+    source = np.ascontiguousarray(values)
+    order = np.empty(n, np.int32)
+    taken = key.take("shuffled with")
+
+    def run() -> None:
+        sort(taken, order, _rounds(n))
+        move(source.view(words).reshape(flat), order, array.view(words).reshape(flat))
+
+    return run, (), shown
+
+
+def _rounds(n: int) -> int:
+    """How many sorts make collisions of sort keys harmless, as JAX reckons."""
+    return math.ceil(3 * math.log(max(1, n)) / math.log((1 << 32) - 1))
+
+
+@declared(
+    "random.gather",
+    f"{_HERE}:gather",
+    shapes={"shapes": ((1, 1 << 20, 1), (1 << 20,)), "dtypes": ("u32", "i32")},
+    sizes=lambda workload: dict(
+        zip(("outer", "n", "inner"), workload.shapes[0], strict=True)
+    ),
+    result=lambda workload: workload.shapes[0],
+)
+def gather(x: Any, order: Any, out: Any, *, target: Any = None) -> Launch:
+    """`out[o, i, j] = x[o, order[i], j]` on words: what `permutation` moves with.
+
+    `order` must hold numbers from 0 to n - 1.
+    """
+    kind = f"u{8 * x.dtype.itemsize}"
+    return _built(gather, target, kind, "i32"), (x, order, out), out
+
+
+@declared(
+    "random.categorical",
+    f"{_HERE}:categorical",
+    shapes={
+        "shapes": ((1024, 1024, 1),),
+        "dtypes": ("f32",),
+        "impl": "threefry2x32",
+    },
+    aliases=("categorical",),
+    family="threefry",
+    scheduled_as="reduction",
+    sizes=lambda workload: dict(
+        zip(
+            ("samples", "rows", "classes", "columns"),
+            (1, *workload.shapes[0]),
+            strict=True,
+        )
+    ),
+)
+def categorical(
+    key: Key,
+    logits: Any,
+    axis: int = -1,
+    shape: Any = None,
+    *,
+    target: Any = None,
+) -> Launch:
+    """Classes drawn with probability softmax(logits): the argmax of logits + Gumbel.
+
+    Args:
+        key: One key; consumed.
+        logits: Floats; `axis` runs over the classes.
+        axis: The axis of the classes.
+        shape: The result's shape, ending in that of `logits` without the axis, which
+            is the default; what stands before it is drawn independently.
+        target: Where to compute.
+
+    Returns:
+        int32 array of that shape. As JAX's, as far as logarithms round alike.
+
+    Raises:
+        KeyReuseError: the key was used before.
+        ArgumentError, DTypeError, ShapeError: an argument is out of its domain.
+    """
+    from tensorlang.ops import results  # noqa: PLC0415 - loads the runtime
+    from tensorlang.runtime.arrays import view  # noqa: PLC0415 - loads the runtime
+
+    name = "random.categorical"
+    _one_key(name, key)
+    values = view(logits, f"{name}: logits")
+    kind = element_type(name, values.dtype, FLOATS)
+    if not values.ndim or not -values.ndim <= axis < values.ndim:
+        raise ArgumentError(
+            f"{name}: logits of shape {values.shape} have no axis {axis}"
+        )
+    at = axis % values.ndim
+    rest = values.shape[:at] + values.shape[at + 1 :]
+    full = rest if shape is None else checked_shape(name, shape)
+    ahead = full[: len(full) - len(rest)]
+    if full != (*ahead, *rest) or not values.shape[at]:
+        raise ShapeError(
+            f"{name}: logits of shape {values.shape} without axis {axis} are {rest}; "
+            f"a result of shape {full} must end in that, and there must be a class"
+        )
+    samples = math.prod(ahead)
+    if samples * values.size > _MOST:
+        raise ShapeError(f"{name} hashes fewer than 2^31 elements; draw in parts")
+    rows, columns = math.prod(values.shape[:at]), math.prod(values.shape[at + 1 :])
+    launch = _built(categorical, target, kind, impl=key.impl)
+    array, shown = results.empty(name, full, np.dtype(np.int32), logits)
+    flat = values.reshape(rows, values.shape[at], columns)
+    arguments = (flat, array.reshape(samples, rows, columns))
+    return launch, (key.take("drawn from"), *arguments), shown
