@@ -31,6 +31,7 @@ from tensorlang.ir.nodes import (
     Seq,
     Stmt,
     Store,
+    Var,
     While,
 )
 from tensorlang.ir.visit import blocks as blocks_below
@@ -122,24 +123,11 @@ def _blocks_below(node: While) -> tuple[Block, ...]:
 def _(node: For, machine: Machine, lanes: Lanes) -> None:
     machine.step()
     extents = evaluate(node.extent, machine, lanes)
-    together = node.kind in ("parallel", "vectorized", "bound")
-    if together and not machine.derived(node, _folds):
+    if node.kind in ("parallel", "vectorized", "bound"):
         _in_lanes(node, machine, lanes, extents)
     else:
         done = batch(node, machine, lanes, extents, execute)
         _in_order(node, machine, lanes, extents, done)
-
-
-def _folds(node: For) -> bool:
-    """Whether lanes fold one commutative state: any order of them is as good."""
-    if node.kind != "vectorized":
-        return False
-    return any(
-        axis.kind == "reduction" and node.var in free_vars(axis.value)
-        for block in blocks_below(node)
-        for axis in block.axes
-        if all(n.reducer.commutative for n in walk(block) if isinstance(n, Reduce))
-    )
 
 
 def _in_lanes(node: For, machine: Machine, lanes: Lanes, extents: Array) -> None:
@@ -147,14 +135,40 @@ def _in_lanes(node: For, machine: Machine, lanes: Lanes, extents: Array) -> None
     inner = lanes.fork(node, 0, extents, node.kind)
     if inner is None:
         return
+    inner.frame.folds = machine.derived(node, _folds)
     machine.races.enter(inner.frame)
     try:
-        execute(node.body, machine, inner)
+        if inner.frame.folds:  # one lane after the other: any order is as good
+            for position in range(inner.frame.extent):
+                turn = np.flatnonzero(inner.frame.position == position)
+                execute(node.body, machine, inner.take(turn))
+        else:
+            execute(node.body, machine, inner)
     finally:
         frame: Frame | None = inner.frame
         while frame is not None and frame is not lanes.frame:  # warps may be between
             machine.races.leave(frame)
             frame = frame.parent
+
+
+def _folds(node: For) -> frozenset[str]:
+    """The states that lanes of a vectorized loop fold together, by buffer."""
+    if node.kind != "vectorized":
+        return frozenset()
+    return frozenset(
+        buffer.name
+        for block in blocks_below(node)
+        if _reduces_along(block, node.var)
+        for n in walk(block)
+        if isinstance(n, Reduce) and n.reducer.commutative
+        for buffer in n.buffers
+    )
+
+
+def _reduces_along(block: Block, var: Var) -> bool:
+    return any(
+        axis.kind == "reduction" and var in free_vars(axis.value) for axis in block.axes
+    )
 
 
 def _in_order(

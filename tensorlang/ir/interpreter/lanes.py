@@ -29,12 +29,14 @@ class Frame:
         kind: The loop's kind, or `batched` for a serial loop run as lanes.
         thread: The index that a bound loop stands for, such as `thread.x`.
         position: For each lane, its iteration.
+        folds: Buffers that hold states which these lanes fold together.
         base: Number of the first lane among all lanes since the root (`Races`).
     """
 
     __slots__ = (
         "base",
         "extent",
+        "folds",
         "kind",
         "parent",
         "parent_flat",
@@ -56,6 +58,7 @@ class Frame:
         self.kind = kind
         self.thread = thread
         self.extent = int(position.max()) + 1 if position.size else 0
+        self.folds: frozenset[str] = frozenset()
         self.base = 0
 
     @property

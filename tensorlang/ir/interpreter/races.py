@@ -43,9 +43,10 @@ class Conflict(Exception):  # noqa: N818 - a signal, which only this package see
 class Shadow:
     """The numbers that a memory remembers for each of its elements (0 is nobody)."""
 
-    __slots__ = (*_SLOTS, "undo")
+    __slots__ = (*_SLOTS, "name", "undo")
 
-    def __init__(self, size: int, undo: Undo) -> None:
+    def __init__(self, name: str, size: int, undo: Undo) -> None:
+        self.name = name
         self.undo = undo
         self.writer = np.zeros(size, np.int64)
         self.reads_low = np.zeros(size, np.int64)
@@ -116,11 +117,11 @@ class Races:
             Conflict: an access is not ordered after an earlier one.
         """
         own = (lanes.frame.base + lanes.flat)[who]
-        for name in _AGAINST[kind]:
-            self._check(getattr(shadow, name)[at], own, who, lanes, name)
+        for slot in _AGAINST[kind]:
+            self._check(shadow, slot, at, who, lanes)
         if kind == "write":
             shadow.undo.put(shadow.writer, at, own)
-            self._check(shadow.writer[at], own, who, lanes, "writer")
+            self._check(shadow, "writer", at, who, lanes)
             return
         low, high = _RANGES[kind]
         for name in (low, high):
@@ -128,8 +129,10 @@ class Races:
         self._merge(getattr(shadow, low), getattr(shadow, high), at, who, lanes)
 
     def _check(
-        self, earlier: Array, own: Array, who: Array, lanes: Lanes, slot: str
+        self, shadow: Shadow, slot: str, at: Array, who: Array, lanes: Lanes
     ) -> None:
+        earlier: Array = getattr(shadow, slot)[at]
+        own = (lanes.frame.base + lanes.flat)[who]
         suspects = np.flatnonzero((earlier >= self._floor) & (earlier != own))
         if not suspects.size:
             return
@@ -141,7 +144,7 @@ class Races:
             mine = frame.base + flat[who[suspects]]
             inside = (numbers >= frame.base) & (numbers < frame.base + frame.count)
             differs = np.flatnonzero(inside & (numbers != mine))
-            if differs.size:
+            if differs.size and shadow.name not in frame.folds:
                 conflict = frame, int(suspects[differs[0]])
             elders = frame.parent_flat[numbers[inside] - frame.base]
             numbers[inside] = frame.parent.base + elders

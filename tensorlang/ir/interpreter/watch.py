@@ -35,7 +35,7 @@ def watch(machine: Machine, lanes: Lanes, place: Place, kind: str) -> None:
     if "race" not in machine.checks and not machine.undo.active:
         return
     if memory.shadow is None:
-        memory.shadow = Shadow(memory.data.size, machine.undo)
+        memory.shadow = Shadow(memory.buffer.name, memory.data.size, machine.undo)
     at, who = place.entries(lanes)
     try:
         machine.races.touch(kind, memory.shadow, at, who, lanes)

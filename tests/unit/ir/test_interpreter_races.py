@@ -228,6 +228,54 @@ def f(x: i32[64], y: Out[i32[64]]):
         run(func, np.zeros(64, "i4"), np.zeros(64, "i4"))
 
 
+FOLD = """
+def f(x: i32[4, 8], y: Out[i32[4]], z: Out[i32[8]]):
+    for i in parallel(4):
+        for k in vectorized(8):
+            with block("s", vi=spatial({extent}, {value}), vk=reduction(8, k)):
+                reduce({reducer}, y[vi], x[vi, vk])
+                t = alloc(i32[1], scope="private")
+                t[0] = x[vi, vk]
+    for v in vectorized(8):
+        z[{at}] = i32(1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "race"),
+    [
+        ({}, None),
+        ({"extent": "2", "value": "i // 2"}, r"y\[0\].*parallel"),
+        ({"at": "v // 2"}, r"z\[0\].*vectorized"),
+    ],
+)
+def test_lanes_of_a_vector_may_fold_one_state(change, race):
+    text = FOLD
+    parts = {"extent": "4", "value": "i", "reducer": "sum", "at": "v"} | change
+    for name, value in parts.items():
+        text = text.replace("{" + name + "}", value)
+    x, y = np.arange(32, dtype="i4").reshape(4, 8), np.zeros(4, "i4")
+    z = np.zeros(8, "i4")
+    if race is None:
+        run(parse(text), x, y, z)
+        assert (y == x.sum(axis=1)).all()
+    else:
+        with pytest.raises(InterpreterError, match=race):
+            run(parse(text), x, y, z)
+
+
+def test_a_fold_excuses_no_other_buffer():
+    func = parse("""
+def f(x: i32[8], y: Out[i32[1]], z: Out[i32[4]]):
+    for k in vectorized(8):
+        with block("s", vk=reduction(8, k)):
+            reduce(sum, y[0], x[vk])
+            z[vk // 2] = x[vk]
+""")
+    with pytest.raises(InterpreterError, match=r"race: z\[0\].*vectorized"):
+        run(func, np.zeros(8, "i4"), np.zeros(1, "i4"), np.zeros(4, "i4"))
+
+
 def test_a_barrier_in_a_loop_that_all_threads_run_alike():
     assert not raced("""
     s = alloc(i32[8], scope="shared")
