@@ -199,6 +199,7 @@ def cache_write(
     if accumulate:
         _need_fold(place, update)
         none_empty(place.block, _reduction_loops(place), place.ranges)
+        accumulate = bool(_reduction_loops(place))
     else:
         complete_under(place)
     fills_tile(place, update)
