@@ -49,17 +49,9 @@ def run(
         ShapeError: an array's shape is not the parameter's.
         DTypeError: an array's element type is not the parameter's.
     """
-    unknown = checks - ALL_CHECKS
-    if unknown:
-        raise ArgumentError(f"no checks {sorted(unknown)}; use {sorted(ALL_CHECKS)}")
-    if len(arrays) != len(func.params):
-        raise ArgumentError(
-            f"{func.name} takes {len(func.params)} arrays, got {len(arrays)}"
-        )
+    _check_call(func, arrays, checks)
     changed = frozenset(buffer.name for buffer in writes(func.body))
     machine, lanes = Machine(checks, fuel, changed), Lanes.root()
-    for param, array in zip(func.params, arrays, strict=True):
-        _check_array(func, param, array)
     for name, value in _bound_scalars(func, arrays, scalars).items():
         lanes.bind(name, value)
     for param, array in zip(func.params, arrays, strict=True):
@@ -69,6 +61,20 @@ def run(
         if param.role in _WRITTEN_BACK:
             array[...] = machine.memory(param.buffer).data.reshape(array.shape)
     return machine.report
+
+
+def _check_call(
+    func: Function, arrays: Sequence[Array], checks: frozenset[str]
+) -> None:
+    unknown = checks - ALL_CHECKS
+    if unknown:
+        raise ArgumentError(f"no checks {sorted(unknown)}; use {sorted(ALL_CHECKS)}")
+    if len(arrays) != len(func.params):
+        raise ArgumentError(
+            f"{func.name} takes {len(func.params)} arrays, got {len(arrays)}"
+        )
+    for param, array in zip(func.params, arrays, strict=True):
+        _check_array(func, param, array)
 
 
 def _check_array(func: Function, param: Param, array: Any) -> None:
