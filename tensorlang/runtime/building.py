@@ -109,10 +109,11 @@ def make_artifact(recipe: Recipe, target: Target) -> Artifact:
     signature = signature_of(recipe.function)
     lowered = lower(recipe.function, target)
     source = render(lowered, target, recipe.knobs)
+    apart = wrapper.runs_apart(source)
     return Artifact(
         signature,
         llvm.compile_module(source).object_code,
-        wrapper.wrapper_code(signature, target.threads),
+        wrapper.wrapper_code(signature, target.threads, apart=apart),
         ir=show(recipe.function),
         lowered=show(lowered),
         source=source,

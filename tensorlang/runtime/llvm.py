@@ -37,8 +37,8 @@ if hasattr(os, "register_at_fork"):
     )
 
 
-def _locked(function: Callable[P, R]) -> Callable[P, R]:
-    """`function`, run by one thread at a time."""
+def locked(function: Callable[P, R]) -> Callable[P, R]:
+    """`function`, run by one thread at a time, and by none across a fork."""
 
     @wraps(function)
     def alone(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -71,7 +71,7 @@ class Library:
         return self.addresses[symbol]
 
 
-@_locked
+@locked
 def versions() -> str:
     """LLVM's version, the host CPU as LLVM names it, and its features.
 
@@ -82,13 +82,13 @@ def versions() -> str:
     return f"llvm {number} {binding.get_host_cpu_name()} {_features()} O{SPEED}"
 
 
-@_locked
+@locked
 def compile_quickly(text: str) -> bytes:
     """Object code of a text that is fast as it stands: straight-line code, no loops."""
     return bytes(_quick_machine().emit_object(_parse(text)))
 
 
-@_locked
+@locked
 def compile_module(text: str) -> Compiled:
     """Object code of an LLVM IR text, optimised for the host.
 
@@ -106,7 +106,7 @@ def compile_module(text: str) -> Compiled:
     return Compiled(code, parsed - start, optimised - parsed, done - optimised)
 
 
-@_locked
+@locked
 def assembly(text: str) -> str:
     """The host's assembly of the same text, for people to read."""
     module = _parse(text)
@@ -114,7 +114,7 @@ def assembly(text: str) -> str:
     return str(_machine().emit_assembly(module))
 
 
-@_locked
+@locked
 def optimised(text: str) -> str:
     """The LLVM IR that the optimiser hands to code generation."""
     module = _parse(text)
@@ -122,7 +122,7 @@ def optimised(text: str) -> str:
     return str(module)
 
 
-@_locked
+@locked
 def link(
     objects: Sequence[bytes],
     exports: Sequence[str],

@@ -28,9 +28,15 @@ _FUTEX: Final = {"x86_64": 202, "aarch64": 98}  # number of the system call
 _FAULTS: Final = (4, 5, 6, 7, 8, 11)  # signals that a worker causes itself
 
 
+@llvm.locked
+def symbols() -> dict[str, int]:
+    """The pool's functions, by name, for a kernel to link against."""
+    return _pool().addresses
+
+
 @cache
-def pool() -> llvm.Library:
-    """The loaded pool; it stays for the life of the process."""
+def _pool() -> llvm.Library:
+    """The loaded pool; it stays for the life of the process, for its workers do."""
     key = store.key_of("pool", llvm.versions(), *map(str, _parameters().items()))
     entry = store.load(key)
     if entry is None:
@@ -38,11 +44,6 @@ def pool() -> llvm.Library:
         entry = store.Entry({}, {"object": code})
         store.save(key, entry)
     return llvm.link([entry.blobs["object"]], SYMBOLS)
-
-
-def symbols() -> dict[str, int]:
-    """The pool's functions, by name, for a kernel to link against."""
-    return pool().addresses
 
 
 def pool_text() -> str:

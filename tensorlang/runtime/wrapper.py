@@ -81,6 +81,11 @@ def has_fast_path(signature: Signature) -> bool:
     return sys.implementation.name == "cpython" and plain and narrow
 
 
+def runs_apart(source: str) -> bool:
+    """Whether no thread of a kernel waits for another: its text has no barrier."""
+    return "call void @tensorlang_barrier" not in source
+
+
 def exports(signature: Signature) -> tuple[str, ...]:
     """The symbols that a launch needs."""
     name = signature.name
@@ -97,13 +102,16 @@ def imports(signature: Signature) -> dict[str, int]:
 
 
 @lru_cache(maxsize=256)
-def wrapper_code(signature: Signature, threads: int) -> bytes:
+def wrapper_code(signature: Signature, threads: int, *, apart: bool) -> bytes:
     """Object code of the wrapper; candidates of one tuning run share it."""
-    return llvm.compile_quickly(wrapper_text(signature, threads))
+    return llvm.compile_quickly(wrapper_text(signature, threads, apart=apart))
 
 
-def wrapper_text(signature: Signature, threads: int) -> str:
-    """The LLVM IR of the wrapper, for launches of at most `threads` threads."""
+def wrapper_text(signature: Signature, threads: int, *, apart: bool) -> str:
+    """The LLVM IR of the wrapper, for launches of at most `threads` threads.
+
+    `apart`: they never wait for each other, so one may do another's share.
+    """
     symbols = _symbols(signature)
     steps, checks = _derived(signature, symbols)
     return render_template(
@@ -111,6 +119,7 @@ def wrapper_text(signature: Signature, threads: int) -> str:
         signature=str(signature),
         name=signature.name,
         threads=threads,
+        apart=str(apart).lower(),
         slots=signature.slots,
         fast=has_fast_path(signature),
         header=_HEADER,

@@ -46,7 +46,9 @@ def assemble():
         )
         source = (text + queries).replace("NAME", "hand")
         code = llvm.compile_module(source).object_code
-        wrapped = wrapper.wrapper_code(signature, threads)
+        wrapped = wrapper.wrapper_code(
+            signature, threads, apart=wrapper.runs_apart(source)
+        )
         return Kernel(Artifact(signature, code, wrapped, source=source), targets.host())
 
     make.buffer = buffer

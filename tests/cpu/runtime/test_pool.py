@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -193,3 +194,10 @@ print("done")
             env={**os.environ, "TENSORLANG_THREADS": "4"},
         )
         assert (done.stdout, done.returncode) == ("done\n", 0), done.stderr
+
+
+def test_small_calls_between_pauses_are_right_whoever_runs_them(scale):
+    x = np.ones(8000, F32)
+    for pause in (0, 0.001, 0, 0, 0.002, 0, 0.0005, 0):
+        time.sleep(pause)
+        np.testing.assert_array_equal(scale(x, 3.0), 3 * x)
