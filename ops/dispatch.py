@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
 from tensorlang.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -18,35 +16,38 @@ if TYPE_CHECKING:
 
 PROTOCOL: Final = "__tensorlang_op__"
 
-# types known to have no such method; tuples are shapes, lists may hold tensors
-_PLAIN: Final[set[type]] = {
-    *(np.ndarray, int, float, bool, str, tuple, type(None)),
-    *(np.int64, np.int32, np.float32, np.float64),
-}
-plain = _PLAIN.issuperset
+
+class Foreign(Exception):  # noqa: N818 - a signal between a front and its operator
+    """Raised by a front that meets an argument which takes the call over."""
+
+
+def own(*values: Any) -> None:
+    """Raise `Foreign` where a value, or one in a list, takes calls over.
+
+    A front calls it once it has left the short way of plain arrays and keys, whose
+    exact types it has tested there: plain calls pay nothing for the protocol.
+    """
+    for value in _values(values):
+        if getattr(type(value), PROTOCOL, None) is not None:
+            raise Foreign
 
 
 def overloaded(op: Operator, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """What the first argument that takes the call over returns, else NotImplemented.
+    """What the first argument that takes the call over returns.
 
     Raises:
-        ArgumentError: arguments could take it over and all of them passed.
+        ArgumentError: all that could take it over passed.
     """
-    passed = None
+    passed = "value"
     for value in _values((*args, *kwargs.values())):
-        kind = type(value)
-        handler = getattr(kind, PROTOCOL, None)
+        handler = getattr(type(value), PROTOCOL, None)
         if handler is None:
-            if kind not in (list, dict):
-                _PLAIN.add(kind)
             continue
         result = handler(value, op, args, dict(kwargs))
         if result is not NotImplemented:
             return result
-        passed = kind
-    if passed is not None:
-        raise ArgumentError(f"{op.id} cannot be applied to a {passed.__name__}")
-    return NotImplemented
+        passed = type(value).__name__
+    raise ArgumentError(f"{op.id} cannot be applied to a {passed}")
 
 
 def _values(values: Iterable[Any]) -> Iterable[Any]:

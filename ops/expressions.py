@@ -6,7 +6,10 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from tensorlang.errors import ArgumentError, OperatorError
+from tensorlang.ops.dispatch import own
 from tensorlang.ops.operator import Define, Kernel, Launch, Operator
 from tensorlang.workload import Workload, attributes_of
 
@@ -32,6 +35,8 @@ def operator_of(
                 f"{id} takes {len(arrays)} arrays ({', '.join(arrays)}), "
                 f"got {len(given)}"
             )
+        if any(type(a) is not np.ndarray for a in given):
+            own(*given, *chosen.values())
         unknown = set(chosen) - set(attributes)
         if unknown:
             raise ArgumentError(

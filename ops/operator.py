@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tensorlang.errors import OperatorError
 from tensorlang.ops import registry
-from tensorlang.ops.dispatch import overloaded, plain
+from tensorlang.ops.dispatch import Foreign, overloaded
 from tensorlang.workload import Workload, attributes_of
 
 if TYPE_CHECKING:
@@ -107,13 +107,10 @@ class Operator:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Compute on arrays; an argument with `__tensorlang_op__` takes over."""
-        if not (
-            plain(map(type, args)) and (not kwargs or plain(map(type, kwargs.values())))
-        ):
-            result = overloaded(self, args, kwargs)
-            if result is not NotImplemented:
-                return result
-        kernel, arguments, result = self._front(*args, **kwargs)
+        try:
+            kernel, arguments, result = self._front(*args, **kwargs)
+        except Foreign:
+            return overloaded(self, args, kwargs)
         kernel(*arguments)
         return result
 
@@ -190,7 +187,9 @@ class Operator:
         sizes = self.sizes(self.workload(*shapes, **attributes))
         return self.cost(*shapes, **attributes).at(sizes)
 
-    def build(self, workload: Workload, target: Target | str | None = None) -> Kernel:
+    def build(
+        self, workload: Workload, target: Target | str | None = None
+    ) -> BuiltKernel:
         """The best known kernel for a workload, built or from the caches."""
         from tensorlang.ops.building import build  # noqa: PLC0415 - loads a compiler
 

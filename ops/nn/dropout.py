@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tensorlang.errors import ArgumentError, DTypeError, ShapeError
+from tensorlang.ops.dispatch import own
 from tensorlang.ops.operator import declared
 from tensorlang.ops.random.draw import CHUNK, Plan, Run, check_batch
 from tensorlang.ops.random.impls import STREAMS, elements_per_hash, impl
@@ -161,6 +162,7 @@ def dropout_train(
         KeyReuseError: the state was used before.
         ArgumentError, DTypeError, ShapeError: an argument is out of its domain.
     """
+    own(x, state)
     if not isinstance(state, Key) or state.ndim:
         raise ArgumentError(
             f"nn.dropout_train takes one Key as its state, not {state!r:.80}"
@@ -198,7 +200,7 @@ def _masked(  # noqa: PLR0917 - by position, for speed
         ):
             limits = scalars(rate, x.dtype)
             if op is not dropout_grad:
-                key.consume("drawn from")
+                key.consume("drawn from", 4)
             return launch, (key.words, x, out, *more, 0, 0, *limits), out
     return _general(op, x, rate, key, stream, target, out, *more)
 
@@ -217,6 +219,7 @@ def _general(  # noqa: PLR0917 - as _masked
     from tensorlang.ops import results  # noqa: PLC0415 - loads the runtime
     from tensorlang.runtime.arrays import view  # noqa: PLC0415 - loads the runtime
 
+    own(x, key)
     if not isinstance(key, (Key, StatefulKey)) or (
         op is dropout_grad and not isinstance(key, Key)
     ):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tensorlang.errors import ArgumentError, DTypeError, ShapeError
+from tensorlang.ops.dispatch import own
 from tensorlang.ops.random.impls import STREAMS, Impl, elements_per_hash, impl
 from tensorlang.ops.random.keys import Key
 from tensorlang.ops.random.stateful import StatefulKey
@@ -42,19 +43,18 @@ class Plan:
     per_hash: int
 
 
-def draw(
+def draw(  # noqa: PLR0917 - by position, for speed
     op: Operator,
     key: Any,
     shape: Any,
     dtype: Any,
     allowed: tuple[str, ...],
-    *,
-    variant: str = "",
-    scalars: tuple[Any, ...] = (),
-    offset: int = 0,
-    stream: str = "jax",
-    target: Any = None,
-    out: Any = None,
+    variant: str,
+    scalars: tuple[Any, ...],
+    offset: int,
+    stream: str,
+    target: Any,
+    out: Any,
 ) -> Launch:
     """The launch of an elementwise draw; consumes the key as its last step.
 
@@ -71,9 +71,10 @@ def draw(
             and out.size < CHUNK
             and out.flags.c_contiguous
         ):
-            key.consume("drawn from")
+            key.consume("drawn from", 4)
             flat = out if len(shape) == 1 else out.reshape(-1)
             return plan.launch, (key.words, flat, 0, 0, *scalars), out
+    own(key)
     request = Request.of(op.id, key, shape, offset, stream)
     kind = element_type(op.id, dtype, allowed)
     batch, wide = key.ndim > 0, request.wide

@@ -74,20 +74,32 @@ def declared_draw(
 
 
 @declared_draw("bits", "u32")
-def bits(key: Key, shape: Any = (), dtype: Any = "uint32", **options: Any) -> Launch:
+def bits(
+    key: Key,
+    shape: Any = (),
+    dtype: Any = "uint32",
+    *,
+    offset: int = 0,
+    stream: str = "jax",
+    target: Any = None,
+    out: Any = None,
+) -> Launch:
     """Random bits: unsigned integers of 8, 16, 32 or 64 bits, all values alike.
 
     Args:
         key: Consumed; a batch gives `[*key.shape, *shape]`.
         shape: The result's shape for each key.
         dtype: `uint8`, `uint16`, `uint32` or `uint64`.
-        options: `offset`, `stream`, `target`, `out`, as for every draw.
+        offset: The first element to draw, counted in the key's stream.
+        stream: `jax`, or `packed`, which wastes no bits: another sequence.
+        target: Where to compute.
+        out: Where the result goes.
 
     Raises:
         KeyReuseError: the key was used before.
         ArgumentError, DTypeError, ShapeError: an argument is out of its domain.
     """
-    return draw(bits, key, shape, dtype, UNSIGNED, **options)
+    return draw(bits, key, shape, dtype, UNSIGNED, "", (), offset, stream, target, out)
 
 
 @declared_draw("uniform", variant="unit")
@@ -99,7 +111,10 @@ def uniform(
     maxval: float = 1.0,
     *,
     resolution: str = "usual",
-    **options: Any,
+    offset: int = 0,
+    stream: str = "jax",
+    target: Any = None,
+    out: Any = None,
 ) -> Launch:
     """Floats evenly spread over [minval, maxval).
 
@@ -111,14 +126,19 @@ def uniform(
         maxval: The bound of the values; rounding may reach it, as in JAX.
         resolution: `usual`, JAX's grid of 2^-23 (f32), or `high`: every float near 0
             too, with its right probability; another sequence, and twice the bits.
-        options: `offset`, `stream`, `target`, `out`, as for every draw.
+        offset: The first element to draw, counted in the key's stream.
+        stream: `jax`, or `packed`, which wastes no bits: another sequence.
+        target: Where to compute.
+        out: Where the result goes.
 
     Raises:
         KeyReuseError: the key was used before.
         ArgumentError, DTypeError, ShapeError: an argument is out of its domain.
     """
     if resolution == "usual" and minval == 0.0 and maxval == 1.0:
-        return draw(uniform, key, shape, dtype, FLOATS, variant="unit", **options)
+        return draw(
+            uniform, key, shape, dtype, FLOATS, "unit", (), offset, stream, target, out
+        )
     if resolution not in ("usual", "high"):
         raise ArgumentError(
             f"random.uniform: resolution {resolution!r} is neither 'usual' nor 'high'"
@@ -133,7 +153,7 @@ def uniform(
     scalars = (rounded(low, kind), rounded(high, kind))
     variant = "fine" if resolution == "high" else "uniform"
     return draw(
-        uniform, key, shape, kind, FLOATS, variant=variant, scalars=scalars, **options
+        uniform, key, shape, kind, FLOATS, variant, scalars, offset, stream, target, out
     )
 
 
@@ -145,7 +165,16 @@ def rounded(value: float, dtype: str) -> float:
 
 
 @declared_draw("normal")
-def normal(key: Key, shape: Any = (), dtype: Any = "float32", **options: Any) -> Launch:
+def normal(
+    key: Key,
+    shape: Any = (),
+    dtype: Any = "float32",
+    *,
+    offset: int = 0,
+    stream: str = "jax",
+    target: Any = None,
+    out: Any = None,
+) -> Launch:
     """Standard normal floats, `sqrt(2) * erfinv(u)`.
 
     Within 3 ulp of JAX's, and the same bits on all of our targets.
@@ -154,13 +183,16 @@ def normal(key: Key, shape: Any = (), dtype: Any = "float32", **options: Any) ->
         key: Consumed; a batch gives `[*key.shape, *shape]`.
         shape: The result's shape for each key.
         dtype: `float16`, `bfloat16`, `float32` or `float64`.
-        options: `offset`, `stream`, `target`, `out`, as for every draw.
+        offset: The first element to draw, counted in the key's stream.
+        stream: `jax`, or `packed`, which wastes no bits: another sequence.
+        target: Where to compute.
+        out: Where the result goes.
 
     Raises:
         KeyReuseError: the key was used before.
         ArgumentError, DTypeError, ShapeError: an argument is out of its domain.
     """
-    return draw(normal, key, shape, dtype, FLOATS, **options)
+    return draw(normal, key, shape, dtype, FLOATS, "", (), offset, stream, target, out)
 
 
 @declared_draw("truncated_normal")
@@ -170,7 +202,11 @@ def truncated_normal(
     upper: float,
     shape: Any = (),
     dtype: Any = "float32",
-    **options: Any,
+    *,
+    offset: int = 0,
+    stream: str = "jax",
+    target: Any = None,
+    out: Any = None,
 ) -> Launch:
     """Standard normal floats on the condition lower < x < upper.
 
@@ -180,7 +216,10 @@ def truncated_normal(
         upper: The bound above; inf for none.
         shape: The result's shape for each key.
         dtype: `float16`, `bfloat16`, `float32` or `float64`.
-        options: `offset`, `stream`, `target`, `out`, as for every draw.
+        offset: The first element to draw, counted in the key's stream.
+        stream: `jax`, or `packed`, which wastes no bits: another sequence.
+        target: Where to compute.
+        out: Where the result goes.
 
     Raises:
         KeyReuseError: the key was used before.
@@ -200,18 +239,42 @@ def truncated_normal(
         np.nextafter(bounds[1], held(-math.inf)),
     )
     scalars = tuple(float(value) for value in (*bounds, *inside))
-    return draw(truncated_normal, key, shape, kind, FLOATS, scalars=scalars, **options)
+    return draw(
+        truncated_normal,
+        key,
+        shape,
+        kind,
+        FLOATS,
+        "",
+        scalars,
+        offset,
+        stream,
+        target,
+        out,
+    )
 
 
 @declared_draw("bernoulli")
-def bernoulli(key: Key, p: Any = 0.5, shape: Any = None, **options: Any) -> Launch:
+def bernoulli(
+    key: Key,
+    p: Any = 0.5,
+    shape: Any = (),
+    *,
+    offset: int = 0,
+    stream: str = "jax",
+    target: Any = None,
+    out: Any = None,
+) -> Launch:
     """True with probability p: `uniform(key) < p` in f32, compared as integers.
 
     Args:
         key: Consumed; a batch gives `[*key.shape, *shape]`.
         p: The probability, 0 <= p <= 1, rounded to f32.
         shape: The result's shape for each key; `()` by default.
-        options: `offset`, `stream`, `target`, `out`, as for every draw.
+        offset: The first element to draw, counted in the key's stream.
+        stream: `jax`, or `packed`, which wastes no bits: another sequence.
+        target: Where to compute.
+        out: Where the result goes.
 
     Raises:
         KeyReuseError: the key was used before.
@@ -225,14 +288,9 @@ def bernoulli(key: Key, p: Any = 0.5, shape: Any = None, **options: Any) -> Laun
     probability = number("random.bernoulli", "p", p)
     if not 0.0 <= probability <= 1.0:
         raise ArgumentError(f"random.bernoulli: p is in [0, 1], not {probability}")
+    counts = (threshold(probability),)
     return draw(
-        bernoulli,
-        key,
-        () if shape is None else shape,
-        "f32",
-        ("f32",),
-        scalars=(threshold(probability),),
-        **options,
+        bernoulli, key, shape, "f32", ("f32",), "", counts, offset, stream, target, out
     )
 
 
@@ -243,7 +301,14 @@ def threshold(p: float) -> int:
 
 @declared_draw("exponential")
 def exponential(
-    key: Key, shape: Any = (), dtype: Any = "float32", **options: Any
+    key: Key,
+    shape: Any = (),
+    dtype: Any = "float32",
+    *,
+    offset: int = 0,
+    stream: str = "jax",
+    target: Any = None,
+    out: Any = None,
 ) -> Launch:
     """Exponential floats of rate 1, `-log1p(-u)`.
 
@@ -251,27 +316,44 @@ def exponential(
         key: Consumed; a batch gives `[*key.shape, *shape]`.
         shape: The result's shape for each key.
         dtype: `float16`, `bfloat16`, `float32` or `float64`.
-        options: `offset`, `stream`, `target`, `out`, as for every draw.
+        offset: The first element to draw, counted in the key's stream.
+        stream: `jax`, or `packed`, which wastes no bits: another sequence.
+        target: Where to compute.
+        out: Where the result goes.
 
     Raises:
         KeyReuseError: the key was used before.
         ArgumentError, DTypeError, ShapeError: an argument is out of its domain.
     """
-    return draw(exponential, key, shape, dtype, FLOATS, **options)
+    return draw(
+        exponential, key, shape, dtype, FLOATS, "", (), offset, stream, target, out
+    )
 
 
 @declared_draw("gumbel")
-def gumbel(key: Key, shape: Any = (), dtype: Any = "float32", **options: Any) -> Launch:
+def gumbel(
+    key: Key,
+    shape: Any = (),
+    dtype: Any = "float32",
+    *,
+    offset: int = 0,
+    stream: str = "jax",
+    target: Any = None,
+    out: Any = None,
+) -> Launch:
     """Standard Gumbel floats, `-log(-log(u))`.
 
     Args:
         key: Consumed; a batch gives `[*key.shape, *shape]`.
         shape: The result's shape for each key.
         dtype: `float16`, `bfloat16`, `float32` or `float64`.
-        options: `offset`, `stream`, `target`, `out`, as for every draw.
+        offset: The first element to draw, counted in the key's stream.
+        stream: `jax`, or `packed`, which wastes no bits: another sequence.
+        target: Where to compute.
+        out: Where the result goes.
 
     Raises:
         KeyReuseError: the key was used before.
         ArgumentError, DTypeError, ShapeError: an argument is out of its domain.
     """
-    return draw(gumbel, key, shape, dtype, FLOATS, **options)
+    return draw(gumbel, key, shape, dtype, FLOATS, "", (), offset, stream, target, out)

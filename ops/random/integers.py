@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tensorlang.errors import ArgumentError, DTypeError, ShapeError
+from tensorlang.ops.dispatch import own
 from tensorlang.ops.operator import declared
 from tensorlang.ops.random.draw import FLOATS, checked_shape, draw, element_type
 from tensorlang.ops.random.drawing import declared_draw
@@ -29,7 +30,11 @@ def randint(
     minval: int,
     maxval: int,
     dtype: Any = "int32",
-    **options: Any,
+    *,
+    offset: int = 0,
+    stream: str = "jax",
+    target: Any = None,
+    out: Any = None,
 ) -> Launch:
     """Integers from minval to maxval - 1.
 
@@ -42,7 +47,10 @@ def randint(
         minval: The smallest value.
         maxval: One more than the largest; both within the type (maxval one beyond).
         dtype: Any integer type; 8 and 16 bits are drawn as 32 and cut.
-        options: `offset`, `stream`, `target`, `out`, as for every draw.
+        offset: The first element to draw, counted in the key's stream.
+        stream: `jax`, or `packed`, which wastes no bits: another sequence.
+        target: Where to compute.
+        out: Where the result goes.
 
     Raises:
         KeyReuseError: the key was used before.
@@ -73,7 +81,17 @@ def randint(
     )
     variant = "full" if full else ""
     return draw(
-        randint, key, shape, kind, INTEGERS, variant=variant, scalars=scalars, **options
+        randint,
+        key,
+        shape,
+        kind,
+        INTEGERS,
+        variant,
+        scalars,
+        offset,
+        stream,
+        target,
+        out,
     )
 
 
@@ -100,7 +118,8 @@ def _built(op: Operator, target: Any, *dtypes: str, **given: Any) -> Kernel:
     return found
 
 
-def _one_key(name: str, key: Any) -> Any:
+def _one_key(name: str, key: Any, values: Any) -> Any:
+    own(key, values)
     if not isinstance(key, (Key, StatefulKey)):
         raise ArgumentError(f"{name} takes a Key first, not {type(key).__name__}")
     if key.ndim:
@@ -138,7 +157,7 @@ def permutation(key: Key, x: Any, *, axis: int = 0, target: Any = None) -> Launc
         ArgumentError: `x` is negative or too large, or the axis is none of its axes.
     """
     name = "random.permutation"
-    _one_key(name, key)
+    _one_key(name, key, x)
     if isinstance(x, (int, np.integer)) and not isinstance(x, bool):
         if not 0 <= x <= _MOST:
             raise ArgumentError(f"{name}: 0 <= n < 2^31, not {x}")
@@ -250,7 +269,7 @@ def categorical(
     from tensorlang.runtime.arrays import view  # noqa: PLC0415 - loads the runtime
 
     name = "random.categorical"
-    _one_key(name, key)
+    _one_key(name, key, logits)
     values = view(logits, f"{name}: logits")
     kind = element_type(name, values.dtype, FLOATS)
     if not values.ndim or not -values.ndim <= axis < values.ndim:

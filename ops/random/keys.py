@@ -74,9 +74,12 @@ class Key:
         """A fresh key with the same words: the explicit way to repeat a stream."""
         return Key(self.impl, self.words)
 
-    def consume(self, verb: str) -> None:
-        """Mark every key used, or none and raise `KeyReuseError`."""
-        states.consume(self._ledger, self._ids, verb)
+    def consume(self, verb: str, depth: int = 1) -> None:
+        """Mark every key used, or none and raise `KeyReuseError`.
+
+        `depth` frames at least are tensorlang's own, where the caller's is looked for.
+        """
+        states.consume(self._ledger, self._ids, verb, depth)
 
     def take(self, verb: str) -> NDArray[Any]:
         """Consume the keys and give their words, as a launch needs them."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensorlang.errors import ArgumentError, ShapeError
+from tensorlang.ops.dispatch import own
 from tensorlang.ops.operator import declared
 from tensorlang.ops.random.draw import checked_shape
 from tensorlang.ops.random.impls import impl
@@ -80,6 +81,7 @@ def split(key: Key, num: int | tuple[int, ...] = 2, *, target: Any = None) -> La
         KeyReuseError: the key was used before, or folded.
         ShapeError: `num` is no shape.
     """
+    own(key)
     if not isinstance(key, (Key, StatefulKey)):
         raise ArgumentError(f"random.split takes a Key, not {type(key).__name__}")
     shape = checked_shape("random.split", num)
@@ -123,6 +125,7 @@ def fold_in(key: Key, data: Any, *, target: Any = None) -> Launch:
         ShapeError: numbers and keys differ in shape.
         KeyReuseError: the key was consumed, or folded with this number before.
     """
+    own(key, data)
     if not isinstance(key, Key):
         raise ArgumentError(f"random.fold_in takes a Key, not {type(key).__name__}")
     numbers = _whole_numbers(data)

@@ -95,7 +95,7 @@ def fresh(count: int) -> Ledger:
     return Ledger(bytearray(count))
 
 
-def consume(ledger: Ledger, ids: Ids, verb: str) -> None:
+def consume(ledger: Ledger, ids: Ids, verb: str, depth: int = 1) -> None:
     """Mark the elements consumed, all or none, by a use described by `verb`.
 
     Raises:
@@ -103,7 +103,7 @@ def consume(ledger: Ledger, ids: Ids, verb: str) -> None:
     """
     if not _CHECKING:
         return
-    place = caller()
+    place = caller(depth + 2)
     with _LOCK:
         if type(ids) is int:
             if ledger.states[ids]:
@@ -122,7 +122,7 @@ def fold(ledger: Ledger, ids: Ids, data: NDArray[Any]) -> None:
     """
     if not _CHECKING:
         return
-    place = caller()
+    place = caller(2)
     group = ids.tobytes() if isinstance(ids, np.ndarray) else ids
     runs = _runs(data, place)
     with _LOCK:
@@ -191,9 +191,9 @@ def _reuse(ledger: Ledger, element: int, verb: str, place: Place) -> KeyReuseErr
     )
 
 
-def caller() -> Place:
-    """The innermost place outside of tensorlang on the call stack."""
-    frame = sys._getframe(2)  # noqa: SLF001 - cheap, where inspect.stack reads files
+def caller(depth: int) -> Place:
+    """The innermost place outside of tensorlang, at least `depth` frames up."""
+    frame = sys._getframe(depth)  # noqa: SLF001 - cheap, where inspect.stack reads files
     while frame.f_globals.get("__name__", "").startswith("tensorlang."):
         if frame.f_back is None:
             break
