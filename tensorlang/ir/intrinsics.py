@@ -39,6 +39,7 @@ __all__ = [
     "check",
     "clz",
     "copysign",
+    "cos",
     "erf",
     "erfinv",
     "exp",
@@ -54,10 +55,12 @@ __all__ = [
     "log2",
     "mulhi",
     "popcount",
+    "pow",
     "prefetch",
     "rotl",
     "round",
     "sigmoid",
+    "sin",
     "sqrt",
     "tanh",
     "trunc",
@@ -84,8 +87,11 @@ _MATH: Final = (
     _math("log", "natural logarithm", 1.6, 1.2),
     _math("log2", "logarithm to base 2", 1.2, 1.1),
     _math("log1p", "log(1 + x)", 1.8, 1.8),
-    _math("tanh", "hyperbolic tangent", 2.0, 2.0),
-    _math("sigmoid", "1 / (1 + exp(-x))", 2.5, 2.5),
+    _math("tanh", "hyperbolic tangent", 1.1, 1.1),
+    _math("sin", "sine of radians", 1.0, 1.0),
+    _math("cos", "cosine of radians", 1.0, 1.0),
+    _math("pow", "a to the power b", 0.6, 1.0, arity=2),
+    _math("sigmoid", "1 / (1 + exp(-x))", 2.3, 2.2),
     _math("erf", "the error function", 1.1, 1.1),
     _math("erfinv", "the inverse of erf, of x moved by up to half an ulp", 6.0, 6.0),
 )
@@ -150,3 +156,18 @@ def erf(x: ExprLike) -> Call:
 def erfinv(x: ExprLike) -> Call:
     """The inverse of `erf` (f32: Giles 2010, the polynomials that JAX uses)."""
     return intrinsic("erfinv", x)
+
+
+def sin(x: ExprLike) -> Call:
+    """The sine of `x` radians, of any size."""
+    return intrinsic("sin", x)
+
+
+def cos(x: ExprLike) -> Call:
+    """The cosine of `x` radians, of any size."""
+    return intrinsic("cos", x)
+
+
+def pow(a: ExprLike, b: ExprLike) -> Call:
+    """`a` to the power `b`, with C's special cases."""
+    return intrinsic("pow", a, b)

@@ -12,11 +12,12 @@ from typing import Final
 
 from tensorlang.errors import IRError
 from tensorlang.ir.dtypes import DType, f32
-from tensorlang.ir.math import error, exponential, logarithm
+from tensorlang.ir.math import error, exponential, logarithm, power, trig
 from tensorlang.ir.math.scope import Scope
 from tensorlang.ir.nodes import Call, Cast, Expr, Let, Var
 
 EXPANSIONS: Final[dict[str, Callable[..., Expr]]] = {
+    "cos": trig.cos,
     "erf": error.erf,
     "erfinv": error.erfinv,
     "exp": exponential.exp,
@@ -25,7 +26,9 @@ EXPANSIONS: Final[dict[str, Callable[..., Expr]]] = {
     "log": logarithm.log,
     "log1p": logarithm.log1p,
     "log2": logarithm.log2,
+    "pow": power.pow,
     "sigmoid": exponential.sigmoid,
+    "sin": trig.sin,
     "tanh": exponential.tanh,
 }
 

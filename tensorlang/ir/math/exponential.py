@@ -163,7 +163,7 @@ def exp2(s: Scope, x: Expr) -> Expr:
 
 
 def expm1(s: Scope, x: Expr) -> Expr:
-    """2 * (h e + (h - 1/2)) with `h = 2^(k-1)` and `e = expm1(r)`."""
+    """As `2 * (h e + (h - 1/2))`, where h is 2^(k-1) and e that of r alone."""
     low = -18.0 if s.single else -40.0  # below it is -1
     r, k = reduce_by_ln2(s, clamp(s, x, low, _RANGE[s.dtype.name][1]))
     e = s.fma(s.let(r * r), s.horner(r, _EXPM1[s.dtype.name]), r)
@@ -187,5 +187,5 @@ def tanh(s: Scope, x: Expr) -> Expr:
     t = clamp(s, size, 0.0, 10.0 if s.single else 20.0)
     p, k = exp_parts(s, t + t)
     above = s.let(p * s.power_of_two(k))
-    large = copysign(1.0 - 2.0 / (above + 1.0), x)
-    return s.select(size < 0.7, small, large)
+    large = s.let(1.0 - 2.0 / (above + 1.0))
+    return copysign(s.select(size < 0.7, small, large), x)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+import numpy as np
+
 from tensorlang.ir.dtypes import DType, f32, f64, i32, i64, u32, u64
 from tensorlang.ir.natives import fma
 from tensorlang.ir.nodes import (
@@ -112,8 +114,8 @@ class Scope:
         magic = 1.5 * 2.0**self.mantissa
         moved = self.fma(x, scale, magic)
         whole = self.let(moved - magic)
-        base = self.bits(self.const(magic))
-        return whole, self.let(self.bits(moved) - base)
+        stored = int(np.array(magic, self.dtype.numpy).view(self.int.numpy))
+        return whole, self.let(self.bits(moved) - stored)
 
 
 def widen(scope: Scope) -> Scope:

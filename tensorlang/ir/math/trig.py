@@ -1,0 +1,181 @@
+"""sin and cos, for arguments of any size.
+
+`|x| = (4n + q) pi/2 + r` by the method of Payne and Hanek (1983) in integers: the
+mantissa times those bits of 2/pi that matter for its exponent, modulo 4; so r is right
+for the largest floats, too. No table is read: the words are chosen by selects.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from tensorlang.ir.dtypes import f64, i64, u64
+from tensorlang.ir.math.scope import Scope
+from tensorlang.ir.natives import mulhi
+from tensorlang.ir.nodes import (
+    Bitcast,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    Select,
+    Unary,
+    Var,
+    splat,
+)
+
+# the first 1216 bits of 2/pi after the point
+_TWO_OVER_PI: Final = (
+    "a2f9836e4e441529fc2757d1f534ddc0db6295993c439041fe5163abdebbc561"
+    "b7246e3a424dd2e006492eea09d1921cfe1deb1cb129a73ee88235f52ebb4484"
+    "e99c7026b45f7e413991d639835339f49c845f8bbdf9283b1ff897ffde05980f"
+    "ef2f118b5a0a6d1f6d367ecf27cb09b74f463f669e5fea2d7527bac7ebe5f17b"
+    "3d0739f78a5292ea6bfb5fb11f8d5d0856033046fc7b6bab"
+)
+_HALF_PI: Final = (1.5707963267948966, 6.123233995736766e-17)
+# (sin(r)/r - 1) / r^2 and (cos(r) - 1) / r^2 over r^2, |r| <= pi/4
+_SIN: Final = {
+    "f32": (
+        2.718275254665059e-06,
+        -0.00019839331798721105,
+        0.008333329111337662,
+        -0.1666666716337204,
+    ),
+    "f64": (
+        1.5896666241197725e-10,
+        -2.5050755957848757e-08,
+        2.755731367866059e-06,
+        -0.00019841269829771273,
+        0.00833333333332237,
+        -0.16666666666666632,
+    ),
+}
+_COS: Final = {
+    "f32": (2.4438078980892897e-05, -0.0013887364184483886, 0.04166664555668831, -0.5),
+    "f64": (
+        -1.1359558825135237e-11,
+        2.087572161477149e-09,
+        -2.755731434060191e-07,
+        2.4801587289443322e-05,
+        -0.0013888888888874064,
+        0.0416666666666666,
+        -0.5,
+    ),
+}
+# zero bits put before those of 2/pi, the exponent that then meets the first word, and
+# how many words a product needs
+_WINDOW: Final = {"f32": (32, 152, 5, 2), "f64": (64, 1077, 20, 4)}
+
+
+def sin(s: Scope, x: Expr) -> Expr:
+    """The sine of x radians."""
+    r, tail, quadrant = _reduced(s, s.let(Unary("abs", x)))
+    value = _wave(s, r, tail, quadrant)
+    flip = s.let(s.bits(x) & s.int.limits[0])
+    return _if_finite(s, x, s.float(s.bits(value) ^ flip))
+
+
+def cos(s: Scope, x: Expr) -> Expr:
+    """The cosine of x radians."""
+    r, tail, quadrant = _reduced(s, s.let(Unary("abs", x)))
+    return _if_finite(s, x, _wave(s, r, tail, s.let(quadrant + 1)))
+
+
+def _if_finite(s: Scope, x: Expr, value: Expr) -> Var:
+    return s.select(Unary("abs", x) < math.inf, value, math.nan)
+
+
+def _wave(s: Scope, r: Expr, tail: Expr, quadrant: Expr) -> Var:
+    """The sine of `quadrant * pi/2 + r + tail`."""
+    z = s.let(r * r)
+    cube = s.let(r * z)
+    bent = s.fma(z, tail * -0.5, tail)  # tail * cos(r)
+    sine = s.let(r + s.fma(cube, s.horner(z, _SIN[s.dtype.name]), bent))
+    high = s.horner(z, _COS[s.dtype.name][:-1])
+    half = s.let(z * 0.5)
+    top = s.let(1.0 - half)
+    low = s.fma(z * z, high, ((1.0 - top) - half) - r * tail)
+    value = s.select(_odd(s, quadrant, 1), top + low, sine)
+    return s.select(_odd(s, quadrant, 2), -value, value)
+
+
+def _odd(s: Scope, number: Expr, bit: int) -> Var:
+    return s.let(Compare("ne", number & bit, splat(Const(0, u64), s.dtype.lanes)))
+
+
+def _reduced(s: Scope, size: Expr) -> tuple[Var, Var, Var]:
+    """`(r, tail, q)` with `size = (4n + q) pi/2 + r + tail`."""
+    bits = s.let(Cast(u64.vector(s.dtype.lanes), Bitcast(s.uint, size)))
+    mantissa = s.let((bits & ((1 << s.mantissa) - 1)) | (1 << s.mantissa))
+    high, low = _product(s, mantissa, s.let(bits >> s.mantissa))
+    quadrant = s.let((high + (1 << 61)) >> 62)
+    r, tail = _angle(s, s.let((high << 2) | (low >> 62)), s.let(low << 2))
+    small = s.let(size < math.pi / 4)
+    none = splat(Const(0, u64), s.dtype.lanes)
+    return (
+        s.select(small, size, r),
+        s.select(small, 0.0, tail),
+        s.let(Select(small, none, quadrant)),
+    )
+
+
+def _product(s: Scope, mantissa: Expr, exponent: Expr) -> tuple[Var, Var]:
+    """The 128 bits of `size * 2/pi` from the one that weighs 2 downwards."""
+    zeros, origin, _, _ = _WINDOW[s.dtype.name]
+    start = s.let(exponent + ((zeros - origin) % 2**64))
+    start = s.let(Select(start < 2048, start, start * 0))  # below pi/4 it is not used
+    words = _window(s, s.let(start >> 6))
+    shift = s.let(start & 63)
+    back = s.let(63 - shift)
+    lanes = [
+        s.let((words[n] << shift) | ((words[n + 1] >> 1) >> back))
+        for n in range(len(words) - 1)
+    ]
+    if s.single:  # 24 bits of mantissa leave 40 of the first word, enough as they are
+        return s.let(
+            mantissa * lanes[0] + ((mantissa * (lanes[1] >> 32)) >> 32)
+        ), s.let(lanes[0] * 0)
+    below = s.let(mantissa * lanes[1])
+    low = s.let(below + mulhi(mantissa, lanes[2]))
+    carry = s.let(Cast(low.dtype, low < below))
+    return s.let(mantissa * lanes[0] + mulhi(mantissa, lanes[1]) + carry), low
+
+
+def _window(s: Scope, first: Expr) -> list[Expr]:
+    """The words from number `first` on, chosen bit by bit of it."""
+    zeros, _, count, spare = _WINDOW[s.dtype.name]
+    digits = "0" * (zeros // 4) + _TWO_OVER_PI
+    lanes = s.dtype.lanes
+    words: list[Expr] = [
+        splat(Const(int(digits[at : at + 16], 16), u64), lanes)
+        for at in range(0, 16 * count, 16)
+    ]
+    need = spare if not s.single else 3
+    for step in (16, 8, 4, 2, 1):
+        if step + need > len(words) + 1:
+            continue
+        taken = _odd(s, first, step)
+        length = min(len(words), need + step - 1)
+        words = [
+            s.let(Select(taken, words[min(n + step, len(words) - 1)], words[n]))
+            for n in range(length)
+        ]
+    return words[:need]
+
+
+def _angle(s: Scope, high: Expr, low: Expr) -> tuple[Var, Var]:
+    """A signed fraction of a quarter turn, in 128 bits, as radians and their rest."""
+    wide = f64.vector(s.dtype.lanes)
+    signed = s.let(Bitcast(i64.vector(s.dtype.lanes), high))
+    if s.single:
+        turn = s.let(Cast(wide, signed) * (_HALF_PI[0] * 2.0**-64))
+        near = s.let(Cast(s.dtype, turn))
+        return near, s.let(Cast(s.dtype, turn - Cast(wide, near)))
+    top = s.let(Cast(wide, signed >> 32) * 2.0**-32)
+    middle = s.let(Cast(wide, signed & 0xFFFFFFFF) * 2.0**-64)
+    y = s.let(top + middle)
+    rest = s.let(((top - y) + middle) + Cast(wide, low >> 11) * 2.0**-117)
+    r = s.let(y * _HALF_PI[0])
+    error = s.fma(y, _HALF_PI[0], -r)
+    return r, s.fma(rest, _HALF_PI[0], s.fma(y, _HALF_PI[1], error))
