@@ -35,11 +35,11 @@ from tensorlang.ir.nodes import (
 from tensorlang.ir.visit import rebuild, walk
 
 
-def expand_math(function: Function) -> Function:
+def expand_math(function: Function, names: Names) -> Function:
     """The function with native intrinsics only."""
     if not any(_expands(node) for node in walk(function.body)):
         return function
-    return replace(function, body=_Expansion(Names(function)).visit(function.body))
+    return replace(function, body=_Expansion(names).visit(function.body))
 
 
 def _expands(node: object) -> bool:

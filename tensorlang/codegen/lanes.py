@@ -50,15 +50,12 @@ from tensorlang.ir.nodes import (
 from tensorlang.ir.visit import binders, free_vars, rebuild, walk
 
 
-def reduce_lanes(function: Function, vector_bits: int) -> Function:
+def reduce_lanes(function: Function, names: Names, vector_bits: int) -> Function:
     """The function with no `Reduce` whose place is the same in several lanes."""
-    if not any(
-        isinstance(node, For) and node.kind == "vectorized"
-        for node in walk(function.body)
-    ):
+    if not any(isinstance(node, Reduce) for node in walk(function.body)):
         return function
-    pass_ = _LaneReductions(Names(function), vector_bits)
-    return replace(function, body=pass_.visit(function.body))
+    body = _LaneReductions(names, vector_bits).visit(function.body)
+    return replace(function, body=body)
 
 
 @dataclass

@@ -9,14 +9,15 @@ from tensorlang.codegen.expand_math import expand_math
 from tensorlang.codegen.flatten import flatten
 from tensorlang.codegen.interleave import interleave
 from tensorlang.codegen.lanes import reduce_lanes
+from tensorlang.codegen.names import Names
 from tensorlang.codegen.reductions import expand_reductions
 from tensorlang.codegen.team import share
 from tensorlang.codegen.unroll import unroll
 from tensorlang.codegen.vectorize import vectorize
 from tensorlang.errors import CodegenError
-from tensorlang.ir.nodes import Function
+from tensorlang.ir.nodes import Binary, Compare, Function
 from tensorlang.ir.simplify import simplify_function
-from tensorlang.ir.visit import loops
+from tensorlang.ir.visit import loops, walk
 
 
 def lower(function: Function, target: Any) -> Function:
@@ -29,15 +30,29 @@ def lower(function: Function, target: Any) -> Function:
         CodegenError: the function uses what a CPU has not.
     """
     _refuse_bound_loops(function)
+    names = Names(function)
     function = remove_blocks(function)
-    function = reduce_lanes(function, target.vector_bits)
-    function = expand_reductions(function)
-    function = expand_math(function)
+    function = reduce_lanes(function, names, target.vector_bits)
+    function = expand_reductions(function, names)
+    function = expand_math(function, names)
     function = simplify_function(flatten(function))
-    function = vectorize(function, target.vector_bits)
-    function = unroll(function)
-    function = interleave(function)
-    return simplify_function(share(function, target.threads))
+    function = vectorize(function, names, target.vector_bits)
+    function = share(function, names, target.threads)
+    function = simplify_function(function)
+    again = _settled_by_unrolling(function)
+    function = unroll(function, names)
+    return interleave(simplify_function(function) if again else function)
+
+
+def _settled_by_unrolling(function: Function) -> bool:
+    """Whether a copy of an unrolled body may need more than its sums folded."""
+    return any(
+        isinstance(node, Compare)
+        or (isinstance(node, Binary) and node.op in ("floordiv", "floormod"))
+        for loop in loops(function.body)
+        if loop.kind == "unrolled"
+        for node in walk(loop.body)
+    )
 
 
 def _refuse_bound_loops(function: Function) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from tensorlang.codegen.names import Names
 from tensorlang.ir.contraction import as_fma
 from tensorlang.ir.nodes import (
     Binary,
@@ -21,22 +22,20 @@ from tensorlang.ir.nodes import (
     Seq,
     Stmt,
     Store,
-    Var,
     seq,
 )
-from tensorlang.ir.visit import fresh, names, rebuild, substitute
+from tensorlang.ir.visit import rebuild, substitute
 
 _CONTRACTED = ("f32", "f64")
 
 
-def expand_reductions(function: Function) -> Function:
+def expand_reductions(function: Function, names: Names) -> Function:
     """The function without `Reduce`, and with contracted additions as `fma`."""
-    taken = names(function)
 
     def visit(node: Any) -> Any:
         match node:
             case Reduce():
-                return update(rebuild(node, visit), taken)
+                return update(rebuild(node, visit), names)
             case Seq():
                 return seq(*(visit(stmt) for stmt in node.stmts))
             case Binary():
@@ -48,14 +47,14 @@ def expand_reductions(function: Function) -> Function:
     return replace(function, body=visit(function.body))
 
 
-def update(node: Reduce, taken: set[str]) -> Stmt:
+def update(node: Reduce, names: Names) -> Stmt:
     """The statements of one `Reduce`: a tuple is read whole before it is written."""
     if len(node.buffers) == 1:
         state: Expr = node.buffers[0][node.indices]
         (value,) = combine(node.reducer, (state,), node.values)
         return Store(node.buffers[0], node.indices, value)
-    reads = [_let(f"{b.name}_old", b[node.indices], taken) for b in node.buffers]
-    given = [_let(f"{b.name}_new", v, taken) for b, v in _pairs(node)]
+    reads = [_let(f"{b.name}_old", b[node.indices], names) for b in node.buffers]
+    given = [_let(f"{b.name}_new", v, names) for b, v in _pairs(node)]
     left = tuple(let.var for let in reads)
     right = tuple(let.var for let in given)
     results = combine(node.reducer, left, right)
@@ -70,8 +69,8 @@ def _pairs(node: Reduce) -> list[tuple[Buffer, Expr]]:
     return list(zip(node.buffers, node.values, strict=True))
 
 
-def _let(name: str, value: Expr, taken: set[str]) -> Let:
-    return Let(Var(fresh(name, taken), value.dtype), value)
+def _let(name: str, value: Expr, names: Names) -> Let:
+    return Let(names.var(name, value.dtype), value)
 
 
 def combine(

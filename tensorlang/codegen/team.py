@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tensorlang.codegen.folding import add, make, maximum, mul, sub
+from tensorlang.codegen.names import Names
 from tensorlang.codegen.storage import on_stack
 from tensorlang.codegen.unroll import specialise
 from tensorlang.errors import CodegenError
@@ -43,9 +44,7 @@ from tensorlang.ir.nodes import (
 from tensorlang.ir.visit import (
     allocations,
     free_vars,
-    fresh,
     loops,
-    names,
     reads,
     rebuild,
     replace_buffers,
@@ -67,19 +66,18 @@ def useful(function: Function) -> Expr:
     raise CodegenError(f"{function.name} was not lowered: it has no {USEFUL!r}")
 
 
-def share(function: Function, threads: int) -> Function:
+def share(function: Function, names: Names, threads: int) -> Function:
     """The function as one thread of a team runs it; `threads` caps private memory.
 
     Raises:
         CodegenError: the function uses one of the names `tid`, `team`.
     """
-    taken = names(function)
-    if clash := taken & {TID.name, TEAM.name, USEFUL}:
+    if clash := names.taken & {TID.name, TEAM.name, USEFUL}:
         raise CodegenError(f"{function.name} uses the reserved name {min(clash)!r}")
     if has_parallel(function.body):
         body = _promote(function.body)
         wanted = _useful(function, body, threads)
-        staged = _Stages(taken).run(body)
+        staged = _Stages(names).run(body)
     else:
         wanted = as_expr(1)
         staged = If(TID.equal(0), function.body)
@@ -139,7 +137,7 @@ def _host_scratch(stmt: Stmt) -> Iterable[Buffer]:
         match item:
             case Alloc():
                 yield item.buffer
-            case For(kind="serial") | While() if has_parallel(item):
+            case For() | While() if has_parallel(item):
                 yield from _host_scratch(item.body)
             case If() if has_parallel(item):
                 yield from _host_scratch(item.then)
@@ -182,8 +180,8 @@ class _Pending:
 class _Stages:
     """Walks the host program in order, placing guards, shares and barriers."""
 
-    def __init__(self, taken: set[str]) -> None:
-        self.taken = taken
+    def __init__(self, names: Names) -> None:
+        self.names = names
         self.pending = _Pending()
 
     def run(self, stmt: Stmt) -> Stmt:
@@ -250,12 +248,10 @@ class _Stages:
 
     def repeat(self, body: Stmt, cond: Expr | None) -> Stmt:
         """A body that runs again: its start waits for its own end."""
-        names_before = set(self.taken)
         before = self.pending.copy()
         self.run(body)
         if cond is not None:
             self.wait(cond, alone=False)
-        self.taken = names_before
         self.pending.join(before)
         result = self.run(body)
         waits = [] if cond is None else self.wait(cond, alone=False)
@@ -274,8 +270,8 @@ class _Stages:
     def divide(self, loop: For) -> list[Stmt]:
         """One thread's contiguous part of a parallel loop."""
         name = loop.var.name
-        first = Var(fresh(f"{name}_first", self.taken), i64)
-        count = Var(fresh(f"{name}_share", self.taken), i64)
+        first = self.names.var(f"{name}_first", i64)
+        count = self.names.var(f"{name}_share", i64)
         whole = maximum(loop.extent.cast(i64), as_expr(0))
         start = _divided(mul(whole, TID))
         stop = _divided(mul(whole, TID + 1))

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from tensorlang.codegen.folding import fold_node
+from tensorlang.codegen.names import Names
 from tensorlang.ir.nodes import (
     Alloc,
     Buffer,
@@ -24,19 +25,18 @@ from tensorlang.ir.nodes import (
     Var,
     seq,
 )
-from tensorlang.ir.visit import fresh, names, rebuild
+from tensorlang.ir.visit import rebuild
 
 
-def unroll(function: Function) -> Function:
+def unroll(function: Function, names: Names) -> Function:
     """The function without unrolled loops; one of unknown extent stays a loop."""
-    taken = names(function)
 
     def visit(node: Any) -> Any:
         match node:
             case For(kind="unrolled", extent=Const(value=count)):
                 body = visit(node.body)
                 return seq(
-                    *(_copy(body, node.var, n, taken) for n in range(int(count)))
+                    *(_copy(body, node.var, n, names) for n in range(int(count)))
                 )
             case For(kind="unrolled"):
                 return replace(node, kind="serial", body=visit(node.body))
@@ -50,17 +50,17 @@ def unroll(function: Function) -> Function:
     return replace(function, body=visit(function.body))
 
 
-def _copy(body: Stmt, var: Var, number: int, taken: set[str]) -> Stmt:
+def _copy(body: Stmt, var: Var, number: int, names: Names) -> Stmt:
     """The body for one value, under new names for what it leaves in its `Seq`."""
     variables: dict[Var, Expr] = {var: Const(number, var.dtype)}
     buffers: dict[Buffer, Buffer] = {}
     if number:
         for stmt in body.stmts if isinstance(body, Seq) else (body,):
             if isinstance(stmt, Let):
-                renamed = Var(fresh(stmt.var.name, taken), stmt.var.dtype)
+                renamed = names.var(stmt.var.name, stmt.var.dtype)
                 variables[stmt.var] = renamed
             elif isinstance(stmt, Alloc):
-                name = fresh(stmt.buffer.name, taken)
+                name = names.fresh(stmt.buffer.name)
                 buffers[stmt.buffer] = replace(stmt.buffer, name=name)
     return specialise(body, variables, buffers)
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from tensorlang.codegen.folding import make, mul, sub
 from tensorlang.codegen.multiples import multiple
+from tensorlang.codegen.names import Names
 from tensorlang.codegen.vector_exprs import Lanes, NotVectorizable, both
 from tensorlang.ir.nodes import (
     Alloc,
@@ -40,20 +41,20 @@ from tensorlang.ir.nodes import (
     seq,
     splat,
 )
-from tensorlang.ir.visit import fresh, names, rebuild, substitute, walk
+from tensorlang.ir.visit import rebuild, substitute, walk
 
 MAX_LANES: Final = 64
 
 
-def vectorize(function: Function, vector_bits: int) -> Function:
+def vectorize(function: Function, names: Names, vector_bits: int) -> Function:
     """The function with vectors in place of vectorized loops."""
-    state = _Vectorizer(names(function), vector_bits)
+    state = _Vectorizer(names, vector_bits)
     return replace(function, body=state.visit(function.body))
 
 
 @dataclass
 class _Vectorizer:
-    taken: set[str]
+    names: Names
     vector_bits: int
 
     def visit(self, node: Any) -> Any:
@@ -89,7 +90,7 @@ class _Vectorizer:
         var, kind = loop.var, loop.var.dtype
         lanes = Const(width, kind)
         whole = make("floordiv", loop.extent, lanes)
-        outer = Var(fresh(f"{var.name}_step", self.taken), kind)
+        outer = self.names.var(f"{var.name}_step", kind)
         main = self.lanes(loop, mul(outer, lanes), width, None)
         done = mul(whole, lanes)
         rest = sub(loop.extent, done)
@@ -101,7 +102,7 @@ class _Vectorizer:
             )
         else:
             tail = [If(rest > Const(0, kind), self.lanes(loop, done, width, rest))]
-        renamed = [rename(stmt, self.taken) for stmt in tail]
+        renamed = [rename(stmt, self.names) for stmt in tail]
         return seq(For(outer, whole, "serial", main), *renamed)
 
     def lanes(self, loop: For, start: Expr, count: int, rest: Expr | None) -> Stmt:
@@ -115,10 +116,10 @@ class _Vectorizer:
             zero = Const(0, start.dtype)
             low = Ramp(zero, Const(1, start.dtype), count)
             state.mask = Lanes(count, {loop.var: low}).over(loop.var < rest)
-        return _Body(state, self.taken).run(loop.body)
+        return _Body(state, self.names).run(loop.body)
 
 
-def rename(stmt: Stmt, taken: set[str]) -> Stmt:
+def rename(stmt: Stmt, names: Names) -> Stmt:
     """A second copy of a body, whose lets and temporaries get names of their own."""
     from tensorlang.codegen.unroll import specialise  # noqa: PLC0415
 
@@ -126,10 +127,10 @@ def rename(stmt: Stmt, taken: set[str]) -> Stmt:
     buffers: dict[Buffer, Buffer] = {}
     for node in walk(stmt):
         if isinstance(node, Let):
-            made = Var(fresh(node.var.name, taken), node.var.dtype)
+            made = names.var(node.var.name, node.var.dtype)
             variables[node.var] = made
         elif isinstance(node, Alloc):
-            name = fresh(node.buffer.name, taken)
+            name = names.fresh(node.buffer.name)
             buffers[node.buffer] = replace(node.buffer, name=name)
     return specialise(stmt, variables, buffers)
 
@@ -137,9 +138,9 @@ def rename(stmt: Stmt, taken: set[str]) -> Stmt:
 class _Body:
     """The statements of one vectorized body, in lock-step."""
 
-    def __init__(self, lanes: Lanes, taken: set[str]) -> None:
+    def __init__(self, lanes: Lanes, names: Names) -> None:
         self.lanes = lanes
-        self.taken = taken
+        self.names = names
 
     @singledispatchmethod
     def run(self, stmt: Stmt) -> Stmt:
@@ -163,7 +164,7 @@ class _Body:
     def _let(self, stmt: Let) -> Stmt:
         value = self.lanes.over(stmt.value)
         if isinstance(value, Ramp):
-            base = Var(fresh(f"{stmt.var.name}_base", self.taken), stmt.var.dtype)
+            base = self.names.var(f"{stmt.var.name}_base", stmt.var.dtype)
             self.lanes.values[stmt.var] = Ramp(base, value.stride, value.lanes)
             self.lanes.multiples[base] = multiple(value.base, self.lanes.multiples)
             return Let(base, value.base)
@@ -200,7 +201,7 @@ class _Body:
         if cond.dtype.lanes == 1:
             orelse = None if stmt.orelse is None else self.run(stmt.orelse)
             return If(cond, self.run(stmt.then), orelse)
-        name = Var(fresh("lanes", self.taken), cond.dtype)
+        name = self.names.var("lanes", cond.dtype)
         parts: list[Stmt] = [Let(name, cond), self._masked(stmt.then, name)]
         if stmt.orelse is not None:
             parts.append(self._masked(stmt.orelse, Unary("not", name)))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, repr=False)
 class Alloca:
     """Stack memory for `count` elements, aligned to `align` bytes."""
 
@@ -21,7 +21,7 @@ class Alloca:
     align: int
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, repr=False)
 class Binary:
     """`op` (with its flags) of two operands of one type."""
 
@@ -32,7 +32,7 @@ class Binary:
     b: str
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, repr=False)
 class Negate:
     """A float with its sign flipped."""
 
@@ -41,7 +41,7 @@ class Negate:
     a: str
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, repr=False)
 class Compare:
     """`op` is `icmp` or `fcmp` with its predicate."""
 
@@ -52,7 +52,7 @@ class Compare:
     b: str
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, repr=False)
 class Select:
     """`a` where `cond` (of `cond_type`) holds, else `b`."""
 
@@ -64,7 +64,7 @@ class Select:
     b: str
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, repr=False)
 class Cast:
     """`a` of type `source` converted by `op` to `type`."""
 
@@ -75,7 +75,7 @@ class Cast:
     type: str
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, repr=False)
 class Call:
     """A call; `args` are `type operand` texts, `name` is empty for `void`."""
 
@@ -85,7 +85,7 @@ class Call:
     args: Sequence[str]
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, repr=False)
 class Splat:
     """A scalar in all of `lanes` lanes."""
 
@@ -95,7 +95,7 @@ class Splat:
     value: str
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, repr=False)
 class Shuffle:
     """Lanes `taken` from `a` and `b` (both of `type`) written one after the other."""
 
@@ -106,7 +106,7 @@ class Shuffle:
     taken: Sequence[int]
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, repr=False)
 class Extract:
     """One lane of a vector."""
 
@@ -116,7 +116,7 @@ class Extract:
     lane: int
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, repr=False)
 class Insert:
     """A vector with one lane replaced."""
 
@@ -128,7 +128,7 @@ class Insert:
     lane: int
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, repr=False)
 class Address:
     """The address of element `index` (`index_type` may be a vector) behind `base`.
 
@@ -143,7 +143,7 @@ class Address:
     inbounds: bool = True
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, repr=False)
 class Load:
     """A value of `type` from memory."""
 
@@ -153,7 +153,7 @@ class Load:
     align: int
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, repr=False)
 class Store:
     """A value of `type` to memory, around the caches where `nontemporal`."""
 
@@ -164,7 +164,7 @@ class Store:
     nontemporal: bool = False
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, repr=False)
 class Atomic:
     """An indivisible update of one element; nobody needs the old value."""
 
@@ -175,7 +175,7 @@ class Atomic:
     value: str
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, repr=False)
 class Phi:
     """A value that depends on where control came from: `(value, label)` pairs."""
 
@@ -184,21 +184,21 @@ class Phi:
     incoming: Sequence[tuple[str, str]]
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, repr=False)
 class Label:
     """The start of a basic block."""
 
     name: str
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, repr=False)
 class Jump:
     """Control goes on at `target`."""
 
     target: str
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, repr=False)
 class Branch:
     """Control goes on at `then` or `orelse`; a back edge names its loop metadata."""
 
@@ -208,7 +208,7 @@ class Branch:
     loop: str = ""
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, repr=False)
 class Return:
     """The function's result."""
 
@@ -240,7 +240,7 @@ Instruction: TypeAlias = (
 )
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, repr=False)
 class Routine:
     """One LLVM function: its signature and its instructions in order."""
 

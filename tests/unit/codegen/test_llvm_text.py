@@ -85,6 +85,8 @@ def rows(at: i64[n], t: bf16[50, 32], y: Out[bf16[n, 32]], *, n: i64):
 
 
 def test_what_was_not_lowered_is_refused():
-    function = parse("def f(y: Out[f32[4]]):\n    for i in range(4):\n        y[i] = 1.0\n")
+    function = parse(
+        "def f(y: Out[f32[4]]):\n    for i in range(4):\n        y[i] = 1.0\n"
+    )
     with pytest.raises(CodegenError, match="f was not lowered"):
         render(function, TARGET)
