@@ -1,11 +1,22 @@
-"""The signature of an IR function: its shapes as data, and what may be in place."""
+"""What an IR function is, for calling it and for people: signature and loop nests."""
 
 from __future__ import annotations
 
 from functools import singledispatch
 
 from tensorlang.errors import CodegenError
-from tensorlang.ir.nodes import Binary, Const, Expr, Function, Node, Param, Var
+from tensorlang.ir.nodes import (
+    Binary,
+    Const,
+    Expr,
+    For,
+    Function,
+    Node,
+    Param,
+    Seq,
+    Var,
+)
+from tensorlang.ir.visit import blocks, walk
 from tensorlang.runtime.aliasing import safe_aliases
 from tensorlang.runtime.signature import (
     OPERATIONS,
@@ -57,3 +68,23 @@ def _(expr: Binary) -> Dim:
     if expr.op not in OPERATIONS:
         return dim_of.dispatch(Expr)(expr)
     return (expr.op, dim_of(expr.a), dim_of(expr.b))
+
+
+def nests(func: Function) -> tuple[str, ...]:
+    """Each outermost nest in a line: its loops from outside in, then its blocks.
+
+    `parallel i (n) > range j (512): pad, dense`
+    """
+    body = func.body.stmts if isinstance(func.body, Seq) else (func.body,)
+    return tuple(_nest(stmt) for stmt in body if isinstance(stmt, For))
+
+
+def _nest(loop: For) -> str:
+    lines = [_loop(node) for node in walk(loop) if isinstance(node, For)]
+    names = [block.name for block in blocks(loop)]
+    return " > ".join(lines) + (f": {', '.join(names)}" if names else "")
+
+
+def _loop(loop: For) -> str:
+    kind = {"serial": "range", "bound": loop.thread}.get(loop.kind, loop.kind)
+    return f"{kind} {loop.var.name} ({loop.extent})"

@@ -133,6 +133,13 @@ class Kernel:
         return parse(self.artifact.ir)
 
     @cached_property
+    def nests(self) -> tuple[str, ...]:
+        """The loop nests that run one after the other, a line each."""
+        from tensorlang.runtime.describing import nests  # noqa: PLC0415 - the same
+
+        return nests(self.ir)
+
+    @cached_property
     def lowered(self) -> Function:
         """The same function as codegen lowered it: what `source` prints."""
         from tensorlang.ir.parser import parse  # noqa: PLC0415 - rarely asked for

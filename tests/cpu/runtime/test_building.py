@@ -51,6 +51,8 @@ def test_a_kernel_says_what_it_is():
     assert "define i32 @twice(" in kernel.source
     assert "rows=4" in kernel.source
     assert "twice" in kernel.asm
+    assert kernel.nests == ("parallel i (n): twice",)
+    assert kernel.lowered.name == "twice"
     assert kernel.resources["object_bytes"] > 0
     assert kernel.resources["instructions"] > 5
     assert "twice(x: f32[n], y: f32[n], *, n: i64)" in repr(kernel)

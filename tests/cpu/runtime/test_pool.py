@@ -59,6 +59,15 @@ define i32 @NAME(ptr %args, i64 %tid, i64 %team, ptr %barrier) {
   ret i32 %code
 }
 """
+# counts[tid] += 1, indivisibly
+COUNT = """
+define i32 @NAME(ptr %args, i64 %tid, i64 %team, ptr %barrier) {
+  %counts = load ptr, ptr %args
+  %own.at = getelementptr i64, ptr %counts, i64 %tid
+  atomicrmw add ptr %own.at, i64 1 monotonic
+  ret i32 0
+}
+"""
 
 
 def team_kernel(assemble, text, threads):
@@ -82,6 +91,14 @@ def test_fault_codes_of_all_threads_are_joined(assemble, threads):
         team_kernel(assemble, WHO, threads)(counts)
     assert caught.value.code == (1 << threads) - 1
     assert counts[:threads].tolist() == [threads] * threads
+
+
+def test_every_share_runs_exactly_once(assemble):
+    counts = np.zeros(4096, np.int64)
+    kernel = team_kernel(assemble, COUNT, 5)
+    for _ in range(5000):
+        kernel.launch(counts)
+    assert counts.tolist() == [5000] * 5 + [0] * 4091
 
 
 def test_small_calls_stay_in_the_calling_thread(assemble):
