@@ -66,6 +66,7 @@ class Operator:
         scheduled_as: What its schedules are registered under; usually the family.
         algorithms: By name; `direct` is the definition itself.
         default: The workload that stands for it where no shape is given.
+        dtypes: The element types that it is defined for; empty where any may do.
         sizes: The values of its symbolic sizes for a workload, by name.
         scalars: Usual values of its kernels' other scalars, by name: for measuring.
     """
@@ -80,6 +81,7 @@ class Operator:
         family: str = "",
         scheduled_as: str | None = None,
         default: Workload | None = None,
+        dtypes: tuple[str, ...] = (),
         tolerance: float = 0.0,
         result: Callable[[Workload], Any] | None = None,
         sizes: Callable[[Workload], dict[str, int]] | None = None,
@@ -93,6 +95,7 @@ class Operator:
             DIRECT: Algorithm(DIRECT, define, tolerance=tolerance)
         }
         self.default = default
+        self.dtypes = dtypes
         self.kernels: dict[Any, Any] = {}
         self._launches: dict[Kernel, Kernel] = {}
         self._front = front

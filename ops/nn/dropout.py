@@ -43,6 +43,7 @@ def _declared(name: str, define: str) -> Any:
         f"nn.{name}",
         f"{_HERE}:{define}",
         shapes=default,
+        dtypes=FLOATS,
         aliases=(name,),
         family="threefry",
         sizes=_sizes,

@@ -50,7 +50,11 @@ def _usual(_: Workload) -> dict[str, Any]:
 
 
 def declared_draw(
-    name: str, dtype: str = "f32", define: str = _ELEMENTWISE, **attributes: Any
+    name: str,
+    dtype: str = "f32",
+    dtypes: tuple[str, ...] = FLOATS,
+    define: str = _ELEMENTWISE,
+    **attributes: Any,
 ) -> Any:
     """A draw's operator: an elementwise kernel, symbolic in its sizes."""
     default = {
@@ -65,6 +69,7 @@ def declared_draw(
         f"random.{name}",
         define,
         shapes=default | attributes,
+        dtypes=dtypes,
         aliases=(name,),
         family="threefry",
         sizes=_sizes,
@@ -73,7 +78,7 @@ def declared_draw(
     )
 
 
-@declared_draw("bits", "u32")
+@declared_draw("bits", "u32", UNSIGNED)
 def bits(
     key: Key,
     shape: Any = (),
@@ -254,7 +259,7 @@ def truncated_normal(
     )
 
 
-@declared_draw("bernoulli")
+@declared_draw("bernoulli", dtypes=("f32",))
 def bernoulli(
     key: Key,
     p: Any = 0.5,

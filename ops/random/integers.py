@@ -23,7 +23,7 @@ _HERE: Final = "tensorlang.ops.random.integer_definitions"
 _MOST: Final = (1 << 31) - 1
 
 
-@declared_draw("randint", "i32", f"{_HERE}:randint")
+@declared_draw("randint", "i32", INTEGERS, f"{_HERE}:randint")
 def randint(
     key: Key,
     shape: Any,
@@ -133,6 +133,7 @@ def _one_key(name: str, key: Any, values: Any) -> Any:
     "random.permutation",
     f"{_HERE}:permutation",
     shapes={"shapes": ((1 << 20,),), "dtypes": ("i32",), "impl": "threefry2x32"},
+    dtypes=("i32",),
     aliases=("permutation",),
     family="threefry",
     scheduled_as="sort",
@@ -207,6 +208,7 @@ def _rounds(n: int) -> int:
     "random.gather",
     f"{_HERE}:gather",
     shapes={"shapes": ((1, 1 << 20, 1), (1 << 20,)), "dtypes": ("u32", "i32")},
+    dtypes=("u8", "u16", "u32", "u64"),
     sizes=lambda workload: dict(
         zip(("outer", "n", "inner"), workload.shapes[0], strict=True)
     ),
@@ -229,6 +231,7 @@ def gather(x: Any, order: Any, out: Any, *, target: Any = None) -> Launch:
         "dtypes": ("f32",),
         "impl": "threefry2x32",
     },
+    dtypes=FLOATS,
     aliases=("categorical",),
     family="threefry",
     scheduled_as="reduction",

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tensorlang.workload import Workload
 
 _WORD = (1 << 32) - 1
+_WORDS = ("u32", "u64")
 _DEFAULT = {
     "shapes": ((1 << 20,),),
     "dtypes": ("u32",),
@@ -60,6 +61,7 @@ def _launcher(
     "random.split",
     "tensorlang.ops.random.definitions:split",
     shapes=_DEFAULT,
+    dtypes=_WORDS,
     aliases=("split",),
     family="threefry",
     sizes=_sizes,
@@ -103,6 +105,7 @@ def split(key: Key, num: int | tuple[int, ...] = 2, *, target: Any = None) -> La
     "random.fold_in",
     "tensorlang.ops.random.definitions:split",
     shapes=_DEFAULT | {"shapes": ((1,),)},
+    dtypes=_WORDS,
     aliases=("fold_in",),
     family="threefry",
     sizes=_sizes,
@@ -199,6 +202,7 @@ def _fold_many(key: Key, numbers: NDArray[np.uint64], target: Any) -> Launch:
         "impl": "threefry2x32",
         "batch": False,
     },
+    dtypes=_WORDS,
     family="threefry",
     sizes=_sizes,
     result=lambda workload: workload.shapes[0],
