@@ -1,0 +1,210 @@
+"""`reindex`: a block's access of a buffer goes through one indexed by its own axes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from tensorlang.errors import ScheduleError
+from tensorlang.ir.nodes import (
+    Alloc,
+    Block,
+    Buffer,
+    Expr,
+    Function,
+    Load,
+    Reduce,
+    Store,
+    Var,
+    seq,
+)
+from tensorlang.ir.visit import (
+    binders,
+    free_vars,
+    fresh,
+    names,
+    reads,
+    rebuild,
+    substitute,
+    walk,
+    writes,
+)
+from tensorlang.scheduling.cache import unchanged_while_read
+from tensorlang.scheduling.cache_write import own_start, sole_user
+from tensorlang.scheduling.coverage import bounds_of, guards_of
+from tensorlang.scheduling.guarding import read_indices
+from tensorlang.scheduling.legality import legality
+from tensorlang.scheduling.linear import linear
+from tensorlang.scheduling.places import Site, site, stored
+from tensorlang.scheduling.primitives import primitive
+from tensorlang.scheduling.regions import whole
+from tensorlang.scheduling.tiles import copy_over
+from tensorlang.scheduling.tree import find_buffer, new_names
+
+
+@legality("a reindexed block goes over all of its axes")
+def full_axes(block: Block) -> str | None:
+    """The block is guarded by the ends of its axes alone."""
+    extents = {axis.var: linear(axis.extent) for axis in block.axes}
+    for cond in guards_of(block):
+        if not any(b.limit == extents[b.axis] for b in bounds_of(block, cond)):
+            return (
+                f"block {block.name!r} runs only where {cond!r}; the copy would go "
+                "over elements it does not touch"
+            )
+    return None
+
+
+@primitive
+def reindex(
+    func: Function, block: str, buffer: str
+) -> tuple[Function, tuple[str, str]]:
+    """Give a block a buffer indexed exactly by its axes, in place of `buffer`.
+
+    What it reads is gathered in front of its nest (`im2col`, for a convolution); what
+    it writes is scattered behind.
+
+    Args:
+        func: The function.
+        block: The block.
+        buffer: What it reads at one place, or writes at one place.
+
+    Returns:
+        The function, and the names of the copying block and of the new buffer.
+
+    Raises:
+        ScheduleError: there are several places, or the nest changes the buffer.
+
+    Before:
+
+        for i in range(8):
+            for k in range(3):
+                with block("y", vi=spatial(8, i), vk=reduction(3, k)):
+                    reduce(sum, y[vi], x[vi + vk] * w[vk])
+
+    After `reindex("y", "x")`:
+
+        x_y = alloc(f32[8, 3])
+        for c0 in range(8):
+            for c1 in range(3):
+                with block("x_y_copy", v0=spatial(8, c0), v1=spatial(3, c1)):
+                    x_y[v0, v1] = x[v0 + v1]
+        for i in range(8):
+            for k in range(3):
+                with block("y", vi=spatial(8, i), vk=reduction(3, k)):
+                    reduce(sum, y[vi], x_y[vi, vk] * w[vk])
+    """
+    place, old = site(func, block, None), find_buffer(func, buffer)
+    full_axes(place.block)
+    if old in writes(place.block.body):
+        return _scattered(place, old)
+    if old not in reads(place.block.body):
+        raise ScheduleError(f"block {block!r} does not use {buffer!r}")
+    return _gathered(place, old)
+
+
+def _gathered(place: Site, old: Buffer) -> tuple[Function, tuple[str, str]]:
+    found = read_indices(place.block, old)
+    if len(found) != 1:
+        raise ScheduleError(
+            f"block {place.block.name!r} reads {old.name!r} at {len(found)} places; "
+            "reindex needs one"
+        )
+    indices = next(iter(found))
+    unchanged_while_read(place, old)
+    new = _shaped(place, old, indices)
+    taken = names(place.func) | {new.name}
+    copy = copy_over(new, whole(new), {}, taken)
+    homes = dict(zip(_used_axes(place.block, indices), copy.at, strict=True))
+    name = fresh(f"{new.name}_copy", taken)
+    load = Load(old, tuple(substitute(index, homes) for index in indices))
+    fill = copy.nest(name, Store(new, copy.at, load))
+    block = _redirected(place.block, {old: new}, tuple(homes), reading=True)
+    return place.with_block(block).beside((Alloc(new), fill)), (name, new.name)
+
+
+def _scattered(place: Site, old: Buffer) -> tuple[Function, tuple[str, str]]:
+    update = _update_of(place.block, old)
+    buffers = update.buffers if isinstance(update, Reduce) else (old,)
+    own_start(place, update)
+    sole_user(place, buffers)
+    new = {buffer: _shaped(place, buffer, update.indices) for buffer in buffers}
+    first = new[buffers[0]]
+    taken = names(place.func) | {buffer.name for buffer in new.values()}
+    copy = copy_over(first, whole(first), {}, taken)
+    homes = dict(zip(_used_axes(place.block, update.indices), copy.at, strict=True))
+    name = fresh(f"{first.name}_write", taken)
+    indices = tuple(substitute(index, homes) for index in update.indices)
+    stores = (Store(b, indices, Load(t, copy.at)) for b, t in new.items())
+    block = _redirected(place.block, new, tuple(homes), reading=False)
+    allocs = tuple(Alloc(buffer) for buffer in new.values())
+    back = copy.nest(name, seq(*stores))
+    return place.with_block(block).beside(allocs, (back,)), (name, first.name)
+
+
+def _update_of(block: Block, buffer: Buffer) -> Store | Reduce:
+    found = [update for update in stored(block) if buffer in writes(update)]
+    if len(found) == 1 and buffer not in reads_besides(block, found[0]):
+        return found[0]
+    raise ScheduleError(
+        f"block {block.name!r} must write {buffer.name!r} at one place, and not read "
+        "it, to be reindexed"
+    )
+
+
+def reads_besides(block: Block, update: Store | Reduce) -> frozenset[Buffer]:
+    """What the block loads; the state of its own reduction is not loaded."""
+    loads = frozenset(n.buffer for n in walk(block.body) if isinstance(n, Load))
+    return loads | (frozenset() if isinstance(update, Reduce) else reads(update))
+
+
+def _used_axes(block: Block, indices: tuple[Expr, ...]) -> tuple[Var, ...]:
+    """The axes that occur in indices, in the block's order.
+
+    Raises:
+        ScheduleError: an index depends on more than axes.
+    """
+    used = frozenset().union(*(free_vars(index) for index in indices))
+    if used & set(binders(block.body)) or any(
+        isinstance(node, Load) for index in indices for node in walk(index)
+    ):
+        shown = ", ".join(map(repr, indices))
+        raise ScheduleError(
+            f"[{shown}] in block {block.name!r} depends on data, not on axes alone"
+        )
+    return tuple(axis.var for axis in block.axes if axis.var in used)
+
+
+def _shaped(place: Site, old: Buffer, indices: tuple[Expr, ...]) -> Buffer:
+    """A buffer with a dimension for each axis in the indices."""
+    extents = {axis.var: axis.extent for axis in place.block.axes}
+    shape = tuple(extents[var] for var in _used_axes(place.block, indices))
+    (name,) = new_names(place.func, f"{old.name}_{place.block.name}")
+    return Buffer(name, old.dtype, shape)
+
+
+def _redirected(
+    block: Block,
+    new: Mapping[Buffer, Buffer],
+    axes: tuple[Var, ...],
+    *,
+    reading: bool,
+) -> Block:
+    """The block with its accesses of the old buffers going to the new ones."""
+
+    def visit(node: Any) -> Any:
+        if isinstance(node, Buffer):
+            return node
+        node = rebuild(node, visit)
+        match node:
+            case Load(buffer=old) if reading and old in new:
+                return Load(new[old], axes)
+            case Store(buffer=old) if not reading and old in new:
+                return dataclasses.replace(node, buffer=new[old], indices=axes)
+            case Reduce(buffers=old) if not reading and old[0] in new:
+                held = tuple(new[buffer] for buffer in old)
+                return dataclasses.replace(node, buffers=held, indices=axes)
+        return node
+
+    return visit(block)  # type: ignore[no-any-return]
