@@ -11,9 +11,11 @@ import pytest
 
 from tensorlang.errors import IRError
 from tensorlang.ir import intrinsics as fn
-from tensorlang.ir.dtypes import f32, f64
+from tensorlang.ir.dtypes import DType, f32, f64
 from tensorlang.ir.math import EXPANSIONS, expand
-from tensorlang.ir.nodes import Call, Select, Var
+from tensorlang.ir.nodes import Call, Let, Select, Var
+from tensorlang.ir.semantics import evaluate_lets
+from tensorlang.ir.simplify import simplify
 from tensorlang.ir.visit import walk
 
 LONG = np.longdouble
@@ -277,3 +279,18 @@ def test_normal_stays_by_giles_polynomials():
 def test_what_has_no_expansion_is_refused():
     with pytest.raises(IRError, match="fma has no expansion"):
         expand(fn.fma(Var("x", f32), 1.0, 2.0), lambda kind: Var("t", kind))
+
+
+@pytest.mark.parametrize("kind", ["f32", "f64"])
+@pytest.mark.parametrize("name", sorted(EXPANSIONS))
+def test_simplifying_an_expansion_keeps_every_bit(name, kind):
+    dtype, rng = DType(kind), np.random.default_rng(2)
+    args = [Var(f"x{n}", dtype) for n in range(fn.INTRINSICS[name].arity)]
+    lets, result = expand(fn.intrinsic(name, *args), numbered())
+    simple = [Let(let.var, simplify(let.value)) for let in lets]
+    raw = rng.integers(0, 256, (len(args), 4000 * dtype.bytes), dtype=np.uint8)
+    values = dict(zip(args, raw.view(dtype.numpy), strict=True))
+    before = evaluate_lets(lets, result, values)
+    after = evaluate_lets(simple, simplify(result), values)
+    bits = f"u{dtype.bytes}"
+    np.testing.assert_array_equal(before.view(bits), after.view(bits))
