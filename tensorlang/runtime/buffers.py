@@ -116,6 +116,9 @@ def _lease_type(size: int) -> Any:
 
 
 def _map(size: int) -> mmap.mmap:
-    if hasattr(mmap, "MAP_ANONYMOUS"):
-        return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    return mmap.mmap(-1, size)
+    """Private, zeroed memory of the system, page aligned."""
+    private = getattr(mmap, "MAP_PRIVATE", 0) | getattr(mmap, "MAP_ANONYMOUS", 0)
+    try:
+        return mmap.mmap(-1, size, flags=private) if private else mmap.mmap(-1, size)
+    except (OSError, OverflowError, ValueError) as error:
+        raise MemoryError(f"no memory for an array of {size} bytes") from error

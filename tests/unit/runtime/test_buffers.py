@@ -101,6 +101,12 @@ def test_what_lies_idle_is_capped():
     assert pool.idle_bytes == 0
 
 
+def test_what_does_not_fit_is_a_memory_error():
+    for size in (1 << 55, 1 << 62):
+        with pytest.raises(MemoryError, match=f"no memory for an array of {size}"):
+            buffers._map(size)
+
+
 def test_sizes_are_rounded_by_an_eighth_at_most():
     for size in (16_385, 100_000, 1 << 20, (1 << 20) + 1, 123_456_789):
         rounded = size_class(size)
