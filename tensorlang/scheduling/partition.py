@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace as with_fields
 from typing import Any
 
@@ -9,6 +10,7 @@ from tensorlang.errors import ScheduleError
 from tensorlang.ir.bounds import prove
 from tensorlang.ir.nodes import (
     Binary,
+    Block,
     Buffer,
     Compare,
     Const,
@@ -21,11 +23,24 @@ from tensorlang.ir.nodes import (
     seq,
 )
 from tensorlang.ir.simplify import simplify
-from tensorlang.ir.visit import names, rebuild, substitute
-from tensorlang.scheduling.facts import Ranges, conjuncts, nonnegative, ranges_at
+from tensorlang.ir.visit import (
+    children,
+    free_vars,
+    names,
+    rebuild,
+    substitute,
+)
+from tensorlang.scheduling.facts import (
+    Ranges,
+    conjuncts,
+    nonnegative,
+    range_of,
+    ranges_at,
+)
+from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.terms import Term, term
-from tensorlang.scheduling.tidy import tidy
+from tensorlang.scheduling.tidy import NOTHING, tidy
 from tensorlang.scheduling.tree import (
     Path,
     constant,
@@ -33,7 +48,52 @@ from tensorlang.scheduling.tree import (
     loop_of,
     rename,
     replace,
+    swap,
 )
+
+
+@legality("a reduction is started in one part")
+def reductions_go_on(tail: For, ranges: Ranges) -> str | None:
+    """The tail never has the first term of a reduction that the loop drives."""
+    for block, inside in _cut_reductions(tail, tail.var, ranges):
+        if not _goes_on(block, inside):
+            return (
+                f"partition: block {block.name!r} may start its reduction in the tail "
+                f"{tail.var.name!r}; cut at a constant, or decompose_reduction first"
+            )
+    return None
+
+
+def _cut_reductions(
+    stmt: Stmt, var: Var, ranges: Ranges
+) -> Iterator[tuple[Block, Ranges]]:
+    """The blocks that set their own state in a reduction driven by `var`."""
+    match stmt:
+        case For():
+            inside = {**ranges, stmt.var: range_of(stmt.extent)}
+            yield from _cut_reductions(stmt.body, var, inside)
+        case Block(axes=axes, init=init) if init != NOTHING:
+            folded = [axis.value for axis in axes if axis.kind == "reduction"]
+            if any(var in free_vars(value) for value in folded):
+                yield stmt, ranges
+        case _:
+            for child in children(stmt):
+                if isinstance(child, Stmt):
+                    yield from _cut_reductions(child, var, ranges)
+
+
+def _goes_on(block: Block, ranges: Ranges) -> bool:
+    """Whether no instance is the first of its reduction."""
+    folded = [axis.value for axis in block.axes if axis.kind == "reduction"]
+    return any(prove(value >= 1, ranges) for value in folded)
+
+
+def _continued(stmt: Stmt, var: Var, ranges: Ranges) -> Stmt:
+    """The tail, its reductions said to go on from the main part: `init` is empty."""
+    for block, inside in list(_cut_reductions(stmt, var, ranges)):
+        if _goes_on(block, inside):
+            stmt = swap(stmt, block, with_fields(block, init=NOTHING))
+    return stmt
 
 
 @primitive
@@ -54,7 +114,8 @@ def partition(func: Function, loop: str, at: Term) -> tuple[Function, tuple[str,
 
     Guards that always hold in a part are dropped there, and a guard that bounds one
     loop of constant extent makes that loop smaller. All names in the tail get the
-    suffix `_tail`. `partition("i_0", 3)` after a split of 14 by 4:
+    suffix `_tail`. A reduction goes on in the tail (an empty `init`), so the main part
+    has to have its first terms. `partition("i_0", 3)` after a split of 14 by 4:
 
         for i_0 in range(4):
             for i_1 in range(4):
@@ -75,7 +136,8 @@ def partition(func: Function, loop: str, at: Term) -> tuple[Function, tuple[str,
     shifted = substitute(old.body, {old.var: cut + old.var})
     rest = with_fields(old, extent=simplify(old.extent - cut, around), body=shifted)
     tail = rename(rest, names(func), suffix="_tail")
-    parts = [tidy(main, around), tidy(tail, around)]
+    reductions_go_on(tail, around)
+    parts = [tidy(main, around), _continued(tidy(tail, around), tail.var, around)]
     return replace(path, seq(*parts)), (old.var.name, tail.var.name)
 
 

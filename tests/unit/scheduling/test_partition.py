@@ -7,8 +7,10 @@ import pytest
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.parser import parse
 from tensorlang.ir.printer import show
-from tensorlang.scheduling.loops import reorder, split
+from tensorlang.scheduling.legality import disabled
+from tensorlang.scheduling.loops import fuse, reorder, split
 from tensorlang.scheduling.partition import partition, specialize
+from tensorlang.scheduling.reduction import decompose_reduction
 
 ROWS = parse("""
 def rows(x: f32[14], y: Out[f32[14]]):
@@ -47,6 +49,28 @@ def test_partition_of_a_reduction_starts_it_once(golden, same_meaning):
     after, _ = partition(reorder(MATMUL, "k", "i", "j"), "k", 3)
     golden(show(after))
     for n in (1, 3):
+        same_meaning(MATMUL, after, n=n)
+
+
+def test_partition_needs_to_know_who_starts_a_reduction(wrong):
+    with pytest.raises(ScheduleError, match="'c_tail' may start its reduction"):
+        partition(MATMUL, "k", "n")
+    with disabled("a reduction is started in one part"):
+        after, (_, tail) = partition(MATMUL, "k", "n")
+    after, _ = decompose_reduction(after, "c_tail", tail)
+    wrong(MATMUL, after, n=3)
+
+
+def test_partition_refuses_a_loop_that_is_spatial_and_reduced():
+    func, name = fuse(MATMUL, "j", "k")
+    with pytest.raises(ScheduleError, match="may start its reduction in the tail"):
+        partition(func, name, 9)
+
+
+def test_partition_after_decompose_goes_anywhere(same_meaning):
+    func, _ = decompose_reduction(MATMUL, "c", "k")
+    after, _ = partition(func, "k", "n")
+    for n in (1, 3, 9):
         same_meaning(MATMUL, after, n=n)
 
 
