@@ -26,41 +26,41 @@ from tensorlang.ir.dtypes import (
     u32,
     u64,
 )
-from tensorlang.ir.frontend import (
-    ReduceAxis,
-    Reduction,
-    Tensor,
-    argmax,
-    argmin,
-    compute,
-    function,
-    max,
-    min,
-    named,
-    placeholder,
-    prod,
-    reduce_axis,
-    reduction,
-    scalar,
-    size,
-    sum,
-)
-from tensorlang.ir.intrinsics import intrinsic
-from tensorlang.ir.nodes import (
-    Buffer,
-    Const,
-    Expr,
-    Function,
-    Stmt,
-    Var,
-    as_expr,
-)
-from tensorlang.ir.nodes import Bitcast as bitcast  # noqa: N813 - reads as a call
-from tensorlang.ir.nodes import Cast as cast  # noqa: N813 - reads as a call
-from tensorlang.ir.nodes import Select as select  # noqa: N813 - reads as a call
 
 if TYPE_CHECKING:
+    from tensorlang.ir.frontend import (
+        ReduceAxis,
+        Reduction,
+        Tensor,
+        argmax,
+        argmin,
+        compute,
+        function,
+        max,
+        min,
+        named,
+        placeholder,
+        prod,
+        reduce_axis,
+        reduction,
+        scalar,
+        size,
+        sum,
+    )
     from tensorlang.ir.interpreter import run
+    from tensorlang.ir.intrinsics import intrinsic
+    from tensorlang.ir.nodes import Bitcast as bitcast  # noqa: N813 - reads as a call
+    from tensorlang.ir.nodes import (
+        Buffer,
+        Const,
+        Expr,
+        Function,
+        Stmt,
+        Var,
+        as_expr,
+    )
+    from tensorlang.ir.nodes import Cast as cast  # noqa: N813 - reads as a call
+    from tensorlang.ir.nodes import Select as select  # noqa: N813 - reads as a call
     from tensorlang.ir.parser import parse
     from tensorlang.ir.printer import show
     from tensorlang.ir.simplify import simplify_function
@@ -117,16 +117,37 @@ __all__ = [
     "verify",
 ]
 
-_HOME: Final = {
-    "parse": "parser",
-    "run": "interpreter",
-    "show": "printer",
-    "simplify_function": "simplify",
-    "verify": "verifier",
+_MODULES: Final = ("frontend", "intrinsics", "nodes", "reducers", "visit")
+# what is loaded at its first use: a process that only calls kernels needs none of it
+_FRONTEND: Final = (
+    "ReduceAxis", "Reduction", "Tensor", "argmax", "argmin", "compute", "function",
+    "max", "min", "named", "placeholder", "prod", "reduce_axis", "reduction", "scalar",
+    "size", "sum",
+)  # fmt: skip
+_NODES: Final = {
+    **{n: n for n in ("Buffer", "Const", "Expr", "Function", "Stmt", "Var", "as_expr")},
+    "bitcast": "Bitcast",
+    "cast": "Cast",
+    "select": "Select",
+}
+_HOME: Final[dict[str, tuple[str, str]]] = {
+    **{name: ("frontend", name) for name in _FRONTEND},
+    **{name: ("nodes", attribute) for name, attribute in _NODES.items()},
+    "intrinsic": ("intrinsics", "intrinsic"),
+    "parse": ("parser", "parse"),
+    "run": ("interpreter", "run"),
+    "show": ("printer", "show"),
+    "simplify_function": ("simplify", "simplify_function"),
+    "verify": ("verifier", "verify"),
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(import_module(f"tensorlang.ir.{_HOME[name]}"), name)
-    raise AttributeError(f"module 'tensorlang.ir' has no attribute {name!r}")
+    if name in _MODULES:
+        return import_module(f"tensorlang.ir.{name}")
+    if name not in _HOME:
+        raise AttributeError(f"module 'tensorlang.ir' has no attribute {name!r}")
+    module, attribute = _HOME[name]
+    value = getattr(import_module(f"tensorlang.ir.{module}"), attribute)
+    globals()[name] = value
+    return value
