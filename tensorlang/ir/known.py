@@ -9,7 +9,6 @@ are tried and the better result taken.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import singledispatchmethod
 from typing import Final, TypeAlias
 
 from tensorlang.ir.affine import (
@@ -23,31 +22,20 @@ from tensorlang.ir.affine import (
     scaled,
     value_of,
 )
-from tensorlang.ir.dtypes import DType, i64
+from tensorlang.ir.dtypes import i64
 from tensorlang.ir.intervals import (
     BINARY,
     UNKNOWN,
     Interval,
-    absolute,
-    hull,
     meet,
-    negative,
     within,
 )
+from tensorlang.ir.node_intervals import node_interval, type_limits
 from tensorlang.ir.nodes import (
     Binary,
-    Call,
-    Cast,
-    Compare,
     Const,
     Expr,
-    Extract,
-    Insert,
-    LaneReduce,
-    Ramp,
     Select,
-    Shuffle,
-    Splat,
     Unary,
     Var,
 )
@@ -55,7 +43,6 @@ from tensorlang.ir.nodes import (
 End: TypeAlias = int | Expr | None
 Range: TypeAlias = tuple[End, End]
 _FUEL: Final = 64  # replacements in the search for one bound
-_TRUTH: Final[Interval] = (0, 1)
 
 
 class Known:
@@ -250,116 +237,30 @@ class Known:
         """The interval of an integer or bool expression, over all its lanes."""
         found = self._intervals.get(expr)
         if found is None:
-            self._intervals[expr] = _limits(expr.dtype)  # while it is being found
+            self._intervals[expr] = type_limits(expr.dtype)  # while it is being found
             found = self._intervals[expr] = self._found(expr)
         return found
 
     def _found(self, expr: Expr) -> Interval:
         if not (expr.dtype.is_integer or expr.dtype.is_bool):
             return UNKNOWN
-        limits = _limits(expr.dtype)
+        limits = type_limits(expr.dtype)
         if expr.dtype == i64 and isinstance(expr, (Binary, Unary, Var)):
             total = poly(expr, self.polys)
             if total != {(expr,): 1} or isinstance(expr, Var):
                 return self.lower(total), self.upper(total)
-        found = self._of(expr)
+        if isinstance(expr, Var):  # of another integer type: its ends are numbers
+            low, high = self.ranges.get(expr, UNKNOWN)
+            return meet(limits, (_number(low), _number(high)))
+        found = node_interval(expr, self.interval)
         if expr.dtype.scalar == i64 or limits == UNKNOWN:
             return found
         # another integer that may wrap takes any value of its type
         return meet(found, limits) if within(found, limits) else limits
 
-    @singledispatchmethod
-    def _of(self, expr: Expr) -> Interval:
-        return _limits(expr.dtype)
 
-    @_of.register
-    def _(self, expr: Const) -> Interval:
-        return int(expr.value), int(expr.value)
-
-    @_of.register
-    def _(self, expr: Var) -> Interval:
-        low, high = (self._end(end) for end in self.ranges.get(expr, UNKNOWN))
-        return (
-            None if low is None else self.lower(low),
-            None if high is None else self.upper(high),
-        )
-
-    @_of.register
-    def _(self, expr: Unary) -> Interval:
-        inner = self.interval(expr.a)
-        if expr.op == "neg":
-            return negative(inner)
-        if expr.op == "abs":
-            return absolute(inner)
-        if expr.dtype.is_bool:
-            return BINARY["sub"]((1, 1), inner)
-        if expr.dtype.kind == "int":
-            return BINARY["sub"]((-1, -1), inner)
-        return BINARY["sub"]((expr.dtype.limits[1],) * 2, inner)
-
-    @_of.register
-    def _(self, expr: Binary) -> Interval:
-        return BINARY[expr.op](self.interval(expr.a), self.interval(expr.b))
-
-    @_of.register
-    def _(self, expr: Compare) -> Interval:
-        del expr
-        return _TRUTH
-
-    @_of.register
-    def _(self, expr: Select) -> Interval:
-        return hull(self.interval(expr.a), self.interval(expr.b))
-
-    @_of.register
-    def _(self, expr: Cast) -> Interval:
-        inner = self.interval(expr.a) if not expr.a.dtype.is_float else UNKNOWN
-        if expr.dtype.is_bool:
-            return _TRUTH
-        limits = expr.dtype.limits
-        return inner if within(inner, limits) else _limits(expr.dtype)
-
-    @_of.register
-    def _(self, expr: Call) -> Interval:
-        if expr.name in ("popcount", "clz"):
-            return 0, expr.dtype.bits
-        return _limits(expr.dtype)
-
-    @_of.register
-    def _(self, expr: Ramp) -> Interval:
-        steps = BINARY["mul"](self.interval(expr.stride), (0, expr.lanes - 1))
-        return BINARY["add"](self.interval(expr.base), steps)
-
-    @_of.register
-    def _(self, expr: Splat) -> Interval:
-        return self.interval(expr.value)
-
-    @_of.register
-    def _(self, expr: Extract) -> Interval:
-        return self.interval(expr.vector)
-
-    @_of.register
-    def _(self, expr: Insert) -> Interval:
-        return hull(self.interval(expr.vector), self.interval(expr.value))
-
-    @_of.register
-    def _(self, expr: Shuffle) -> Interval:
-        total = self.interval(expr.vectors[0])
-        for vector in expr.vectors[1:]:
-            total = hull(total, self.interval(vector))
-        return total
-
-    @_of.register
-    def _(self, expr: LaneReduce) -> Interval:
-        if expr.op in ("min", "max"):
-            return self.interval(expr.vector)
-        return _limits(expr.dtype)
-
-
-def _limits(dtype: DType) -> Interval:
-    """What the type alone says; nothing for i64, whose values are indices."""
-    if dtype.scalar == i64 or not (dtype.is_integer or dtype.is_bool):
-        return UNKNOWN
-    return dtype.limits
+def _number(end: End) -> int | None:
+    return end if isinstance(end, int) else None
 
 
 def _replaced(total: Poly, factor: Expr, by: Poly) -> Poly:

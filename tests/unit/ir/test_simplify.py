@@ -290,3 +290,11 @@ def test_proofs_with_symbolic_sizes():
     assert prove(binary("max", i, j) < m, ranges) is None
     assert prove(k % n < n, ranges) is True
     assert prove(Const(True, boolean) & (i < m), ranges) is True
+
+
+def test_ranges_of_other_integers_are_used_where_nothing_wraps():
+    byte = Var("b", u8)
+    assert bounds(byte * 2, {byte: (3, 100)}) == (6, 200)
+    assert bounds(byte * 2, {byte: (3, 200)}) == (0, 255)
+    assert bounds(Cast(i64, byte) * 2) == (0, 510)
+    assert prove(byte < 10, {byte: (0, 9)}) is True

@@ -1,0 +1,140 @@
+"""The interval of each kind of node, from the intervals of its children."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import singledispatch
+from typing import Final, TypeAlias
+
+from tensorlang.ir.dtypes import DType, i64
+from tensorlang.ir.intervals import (
+    BINARY,
+    UNKNOWN,
+    Interval,
+    absolute,
+    hull,
+    negative,
+    within,
+)
+from tensorlang.ir.nodes import (
+    Binary,
+    Call,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    Extract,
+    Insert,
+    LaneReduce,
+    Ramp,
+    Select,
+    Shuffle,
+    Splat,
+    Unary,
+)
+
+Of: TypeAlias = Callable[[Expr], Interval]
+_TRUTH: Final[Interval] = (0, 1)
+
+
+def type_limits(dtype: DType) -> Interval:
+    """What the type alone says; nothing for i64, whose values are indices."""
+    if dtype.scalar == i64 or not (dtype.is_integer or dtype.is_bool):
+        return UNKNOWN
+    return dtype.limits
+
+
+@singledispatch
+def node_interval(expr: Expr, of: Of) -> Interval:
+    """The interval of a node from those of its children, which `of` gives."""
+    del of
+    return type_limits(expr.dtype)
+
+
+@node_interval.register
+def _(expr: Const, of: Of) -> Interval:
+    del of
+    return int(expr.value), int(expr.value)
+
+
+@node_interval.register
+def _(expr: Unary, of: Of) -> Interval:
+    inner = of(expr.a)
+    if expr.op == "neg":
+        return negative(inner)
+    if expr.op == "abs":
+        return absolute(inner)
+    if expr.dtype.is_bool:
+        return BINARY["sub"]((1, 1), inner)
+    if expr.dtype.kind == "int":
+        return BINARY["sub"]((-1, -1), inner)
+    return BINARY["sub"]((expr.dtype.limits[1],) * 2, inner)
+
+
+@node_interval.register
+def _(expr: Binary, of: Of) -> Interval:
+    return BINARY[expr.op](of(expr.a), of(expr.b))
+
+
+@node_interval.register
+def _(expr: Compare, of: Of) -> Interval:
+    del expr, of
+    return _TRUTH
+
+
+@node_interval.register
+def _(expr: Select, of: Of) -> Interval:
+    return hull(of(expr.a), of(expr.b))
+
+
+@node_interval.register
+def _(expr: Cast, of: Of) -> Interval:
+    inner = of(expr.a) if not expr.a.dtype.is_float else UNKNOWN
+    if expr.dtype.is_bool:
+        return _TRUTH
+    limits = expr.dtype.limits
+    return inner if within(inner, limits) else type_limits(expr.dtype)
+
+
+@node_interval.register
+def _(expr: Call, of: Of) -> Interval:
+    del of
+    if expr.name in ("popcount", "clz"):
+        return 0, expr.dtype.bits
+    return type_limits(expr.dtype)
+
+
+@node_interval.register
+def _(expr: Ramp, of: Of) -> Interval:
+    steps = BINARY["mul"](of(expr.stride), (0, expr.lanes - 1))
+    return BINARY["add"](of(expr.base), steps)
+
+
+@node_interval.register
+def _(expr: Splat, of: Of) -> Interval:
+    return of(expr.value)
+
+
+@node_interval.register
+def _(expr: Extract, of: Of) -> Interval:
+    return of(expr.vector)
+
+
+@node_interval.register
+def _(expr: Insert, of: Of) -> Interval:
+    return hull(of(expr.vector), of(expr.value))
+
+
+@node_interval.register
+def _(expr: Shuffle, of: Of) -> Interval:
+    total = of(expr.vectors[0])
+    for vector in expr.vectors[1:]:
+        total = hull(total, of(vector))
+    return total
+
+
+@node_interval.register
+def _(expr: LaneReduce, of: Of) -> Interval:
+    if expr.op in ("min", "max"):
+        return of(expr.vector)
+    return type_limits(expr.dtype)
