@@ -12,8 +12,8 @@ from typing import Final
 
 from tensorlang.ir.nodes import For, Function, Seq, Store
 from tensorlang.ir.visit import blocks, walk
-from tensorlang.scheduling import Knobs, Schedule, schedule
 from tensorlang.schedules.streaming import Stream, stream, stream_knobs
+from tensorlang.scheduling import Knobs, Schedule, schedule
 
 _REGISTERS_SIDE_BY_SIDE: Final = 4
 
@@ -57,4 +57,3 @@ def _past_the_caches(s: Schedule) -> None:
     for block in list(blocks(s.function.body)):
         for buffer in {n.buffer.name for n in walk(block) if isinstance(n, Store)}:
             s.hint(block.name, buffer, "nontemporal")
-

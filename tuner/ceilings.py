@@ -58,11 +58,9 @@ def _chains(name: str, kind: str, step: Callable[[int], list[str]]) -> str:
 
 
 def _fma(n: int) -> list[str]:
-    splat = f"<{LANES} x float> splat (float 0.5)"
-    return [
-        f"  %y{n} = call <{LANES} x float> @llvm.fma(<{LANES} x float> %x{n}, {splat}, "
-        f"{splat})"
-    ]
+    v = f"<{LANES} x float>"
+    half = f"{v} splat (float 0.5)"
+    return [f"  %y{n} = call {v} @llvm.fma({v} %x{n}, {half}, {half})"]
 
 
 def _mix(n: int) -> list[str]:
@@ -85,8 +83,7 @@ def _stream(name: str, hint: str) -> str:
 def _dependent() -> str:
     """64 additions and exclusive ors, each waiting for the one before: 64 cycles."""
     body = ["  %x0 = phi i64 [ %seed, %entry ], [ %x64, %loop ]"]
-    for n in range(64):
-        body.append(f"  %x{n + 1} = {('add', 'xor')[n % 2]} i64 %x{n}, %i")
+    body += [f"  %x{n + 1} = {('add', 'xor')[n % 2]} i64 %x{n}, %i" for n in range(64)]
     return _HEAD.format(
         name="clock",
         entry="  %seed = load i64, ptr %out",
@@ -117,14 +114,16 @@ class Loops:
             f"<{LANES} x float>, <{LANES} x float>)\n"
         ).replace("@llvm.fshl", f"@llvm.fshl.v{LANES}i32")
         declarations = declarations.replace("@llvm.fma", f"@llvm.fma.v{LANES}f32")
-        text = _dependent() + _chains("fma", "float", _fma) + _chains("mix", "i32", _mix)
+        text = (
+            _dependent() + _chains("fma", "float", _fma) + _chains("mix", "i32", _mix)
+        )
         text = text.replace("@llvm.fshl(", f"@llvm.fshl.v{LANES}i32(")
         text = text.replace("@llvm.fma(", f"@llvm.fma.v{LANES}f32(")
         text += _stream("fill", "") + _stream("ntfill", ", !nontemporal !0")
         text += declarations + "!0 = !{i32 1}\n"
         names = ("clock", "fma", "mix", "fill", "ntfill")
-        compiled = llvm.compile_modules(text)
-        self._library = llvm.link(compiled.object_code, names)
+        compiled = llvm.compile_module(text)
+        self._library = llvm.link([compiled.object_code], names)
         prototype = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
         self._calls = {name: prototype(self._library[name]) for name in names}
 

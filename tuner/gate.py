@@ -133,9 +133,7 @@ class Gate:
             worst = max(worst, self._error(label, got, expected, exact=case.exact))
         return worst
 
-    def _error(
-        self, label: str, got: Array, expected: Array, *, exact: bool
-    ) -> float:
+    def _error(self, label: str, got: Array, expected: Array, *, exact: bool) -> float:
         if not got.size:
             return 0.0
         if exact or got.dtype.kind in "iub":
@@ -155,7 +153,7 @@ class Gate:
 
 
 def _free(func: Function) -> Any:
-    from tensorlang.runtime.signature import signature_of  # noqa: PLC0415 - one use
+    from tensorlang.runtime.describing import signature_of  # noqa: PLC0415 - one use
 
     return signature_of(func).free
 

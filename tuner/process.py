@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from tensorlang.errors import TuningError
 from tensorlang.tuner import protocol
@@ -24,7 +24,11 @@ from tensorlang.tuner.protocol import CRASHED, HUNG, Candidate, Outcome
 from tensorlang.workload import Workload
 
 _START_SECONDS: Final = 60.0
-_DOING: Final = {"build": "building", "check": "being checked", "measure": "being timed"}
+_DOING: Final = {
+    "build": "building",
+    "check": "being checked",
+    "measure": "being timed",
+}
 
 
 class _Died(Exception):  # noqa: N818 - an event, told as an outcome
@@ -57,7 +61,7 @@ class Worker:
         self._stage = ""
         self.started = 0
 
-    def __enter__(self) -> Worker:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -90,9 +94,7 @@ class Worker:
         Raises:
             TuningError: the worker died, or did not answer in time.
         """
-        items = [
-            {"algorithm": c.algorithm, "knobs": dict(c.knobs)} for c in candidates
-        ]
+        items = [{"algorithm": c.algorithm, "knobs": dict(c.knobs)} for c in candidates]
         try:
             answer: dict[str, list[float]] = self._ask(
                 {"do": "finals", "candidates": items, "rounds": rounds}, limit
@@ -111,8 +113,9 @@ class Worker:
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         for stream in (process.stdin, process.stdout, self._errors):
-            with contextlib.suppress(OSError):
-                stream.close()
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
 
     def _ask(self, request: Mapping[str, Any], limit: float) -> Any:
         if self._process is None:
@@ -122,7 +125,7 @@ class Worker:
 
     def _start(self) -> None:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives with the process
-        self._process = subprocess.Popen(  # noqa: S603 - our own module
+        self._process = subprocess.Popen(
             [sys.executable, "-m", "tensorlang.tuner.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -100,16 +100,14 @@ class Session:
 
     def _checked(self, candidate: Candidate, kernel: Kernel) -> float:
         reference = self._op.algorithms["direct"].tolerance
-        tolerance = max(
-            reference, self._op.algorithms[candidate.algorithm].tolerance
-        )
+        tolerance = max(reference, self._op.algorithms[candidate.algorithm].tolerance)
         gate = self._gates.get(tolerance)
         if gate is None:
             gate = self._gates[tolerance] = Gate(self._op, self._workload, tolerance)
         worst = 0.0
         for case in gate.small:
             fitting = kernel
-            if not kernel.signature.symbolic:
+            if not _symbolic(kernel):
                 fitting, _ = self._built(candidate, case.workload)
             worst = max(worst, gate.check(fitting, case))
         return max(worst, gate.check(kernel, gate.full))
@@ -123,6 +121,12 @@ class Session:
 
 def _call(kernel: Kernel, given: list[Any]) -> Callable[[], object]:
     return lambda: kernel.launch(*given)
+
+
+def _symbolic(kernel: Kernel) -> bool:
+    """Whether one build serves all shapes."""
+    dims = (dim for spec in kernel.signature.buffers for dim in spec.shape)
+    return any(not isinstance(dim, int) for dim in dims)
 
 
 def serve(requests: Any, send: Send) -> None:

@@ -1,0 +1,32 @@
+"""How near a kernel comes to what the machine can do at all."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from tensorlang.ir.cost import cost
+from tensorlang.tuner.ceilings import Ceilings, ceilings
+
+if TYPE_CHECKING:
+    from tensorlang.ops.operator import Operator
+    from tensorlang.targets import Target
+    from tensorlang.workload import Workload
+
+
+@cache
+def _limits(threads: int) -> Ceilings:
+    return ceilings(threads, rounds=2)
+
+
+def fraction(op: Operator, workload: Workload, target: Target, seconds: float) -> float:
+    """The fraction reached of the tightest limit: arithmetic or memory traffic."""
+    sizes = op.sizes(workload)
+    floats, integers, read, written = cost(op.function(workload)).at(sizes)
+    limits = _limits(workload.threads or target.threads)
+    least = max(
+        floats / limits.fma,
+        integers / limits.integer_mix,
+        (read + written) / max(limits.fill, limits.nontemporal_fill),
+    )
+    return least / seconds if seconds else 0.0
