@@ -11,6 +11,7 @@ from tensorlang.codegen.interleave import interleave
 from tensorlang.codegen.lanes import reduce_lanes
 from tensorlang.codegen.names import Names
 from tensorlang.codegen.reductions import expand_reductions
+from tensorlang.codegen.streams import gather_streams
 from tensorlang.codegen.team import share
 from tensorlang.codegen.unroll import unroll
 from tensorlang.codegen.vectorize import vectorize
@@ -41,7 +42,8 @@ def lower(function: Function, target: Any) -> Function:
     function = simplify_function(function)
     again = _settled_by_unrolling(function)
     function = unroll(function, names)
-    return interleave(simplify_function(function) if again else function)
+    function = interleave(simplify_function(function) if again else function)
+    return gather_streams(function)
 
 
 def _settled_by_unrolling(function: Function) -> bool:

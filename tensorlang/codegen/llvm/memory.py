@@ -156,13 +156,9 @@ def _gather(builder: Builder, expr: Load, pointers: str, mask: str | None) -> st
 
 def store(builder: Builder, stmt: Store, value: Value) -> None:
     """The mirror of `load`; a masked scalar store is the caller's branch."""
-    text = value(stmt.value, builder)
+    text, dtype = stored(builder, stmt, value)
     mask = None if stmt.mask is None else value(stmt.mask, builder)
-    dtype = dtype_of_bytes(stmt.value.dtype)
     kind = llvm_type(dtype)
-    if stmt.value.dtype.is_bool:
-        source = llvm_type(stmt.value.dtype)
-        text = builder.emit(ins.Cast(builder.name(), "zext", source, text, kind))
     pointer = address(builder, stmt, value)
     index = stmt.indices[0] if stmt.indices else None
     if index is not None and index.dtype.lanes > 1 and not contiguous(index):
@@ -176,38 +172,19 @@ def store(builder: Builder, stmt: Store, value: Value) -> None:
             ("i32", str(alignment(builder, stmt))),
             (f"<{dtype.lanes} x i1>", mask),
         )
-    elif "nontemporal" in stmt.hints and dtype.lanes > 1:
-        _stream(builder, dtype, text, pointer, alignment(builder, stmt))
     else:
         align = alignment(builder, stmt)
         builder.emit(ins.Store(kind, text, pointer, align))
 
 
-def _stream(
-    builder: Builder, dtype: DType, text: str, pointer: str, align: int
-) -> None:
-    """A store around the caches, which needs a whole aligned vector.
-
-    Where the alignment is not known, the address is tested: the test depends on the
-    base pointer alone wherever the index steps by whole vectors, so LLVM lifts it out.
-    """
-    kind, size = llvm_type(dtype), min(dtype.bytes * dtype.lanes, _LINE)
-    builder.streams = True
-    if align >= size:
-        builder.emit(ins.Store(kind, text, pointer, size, nontemporal=True))
-        return
-    number = builder.emit(ins.Cast(builder.name(), "ptrtoint", "ptr", pointer, "i64"))
-    low = builder.emit(ins.Binary(builder.name(), "and", "i64", number, str(size - 1)))
-    fits = compare(builder, "eq", DType("i64"), low, "0")
-    labels = [builder.label(hint) for hint in ("around", "through", "stored")]
-    builder.emit(ins.Branch(fits, labels[0], labels[1]))
-    builder.start(labels[0])
-    builder.emit(ins.Store(kind, text, pointer, size, nontemporal=True))
-    builder.emit(ins.Jump(labels[2]))
-    builder.start(labels[1])
-    builder.emit(ins.Store(kind, text, pointer, dtype.bytes))
-    builder.emit(ins.Jump(labels[2]))
-    builder.start(labels[2])
+def stored(builder: Builder, stmt: Store, value: Value) -> tuple[str, DType]:
+    """The value of a store as it lies in memory, and the type it has there."""
+    text = value(stmt.value, builder)
+    dtype = dtype_of_bytes(stmt.value.dtype)
+    if stmt.value.dtype.is_bool:
+        kinds = llvm_type(stmt.value.dtype), llvm_type(dtype)
+        text = builder.emit(ins.Cast(builder.name(), "zext", kinds[0], text, kinds[1]))
+    return text, dtype
 
 
 def _scatter(

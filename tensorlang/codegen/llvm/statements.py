@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import singledispatch
+from itertools import groupby
 from typing import TypeAlias
 
 from tensorlang.codegen.llvm import instructions as ins
-from tensorlang.codegen.llvm import memory
+from tensorlang.codegen.llvm import memory, stream
 from tensorlang.codegen.llvm.arithmetic import compare
 from tensorlang.codegen.llvm.builder import Builder
 from tensorlang.codegen.llvm.expressions import value
 from tensorlang.codegen.llvm.types import llvm_type
 from tensorlang.codegen.multiples import multiple
+from tensorlang.codegen.streams import is_stream
 from tensorlang.errors import CodegenError
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.nodes import (
@@ -55,8 +57,13 @@ def run(stmt: Stmt, builder: Builder) -> None:
 
 @run.register
 def _seq(stmt: Seq, builder: Builder) -> None:
-    for item in stmt.stmts:
-        run(item, builder)
+    for streaming, items in groupby(stmt.stmts, is_stream):
+        if streaming:
+            stream.store_all(builder, [s for s in items if is_stream(s)], value)
+            builder.effect()
+        else:
+            for item in items:
+                run(item, builder)
 
 
 @run.register
@@ -83,7 +90,10 @@ def _store(stmt: Store, builder: Builder) -> None:
         plain = Store(stmt.buffer, stmt.indices, stmt.value, None, stmt.hints)
         run(If(stmt.mask, plain), builder)
         return
-    memory.store(builder, stmt, value)
+    if is_stream(stmt):
+        stream.store_all(builder, [stmt], value)
+    else:
+        memory.store(builder, stmt, value)
     builder.effect()
 
 
