@@ -1,0 +1,343 @@
+"""`pad`: extents rounded up to multiples, so that tiles need no guards."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tensorlang.errors import ScheduleError
+from tensorlang.ir.nodes import (
+    Binary,
+    Block,
+    Buffer,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    For,
+    Function,
+    Let,
+    Load,
+    Reduce,
+    Select,
+    Stmt,
+    Store,
+    Unary,
+    Var,
+    binary,
+    seq,
+)
+from tensorlang.ir.visit import (
+    allocations,
+    free_vars,
+    rebuild,
+    substitute,
+    walk,
+    writes,
+)
+from tensorlang.scheduling.facts import conjunction
+from tensorlang.scheduling.inline import pointwise
+from tensorlang.scheduling.layout import with_buffer
+from tensorlang.scheduling.legality import legality
+from tensorlang.scheduling.partials import FOLDED
+from tensorlang.scheduling.places import stored
+from tensorlang.scheduling.primitives import primitive
+from tensorlang.scheduling.tree import (
+    Path,
+    block_of,
+    enclosing_loops,
+    find_block,
+    find_buffer,
+    paths_to,
+    replace,
+)
+
+Growth = Mapping[Var, tuple[Expr, Expr]]  # axis -> old and new extent
+
+
+@legality("padding adds nothing to a reduction")
+def adds_nothing(block: Block, grown: Growth) -> str | None:
+    """Where a folded axis is padded, what is folded there is the identity, 0."""
+    folded = {a.var for a in block.axes if a.kind in FOLDED} & grown.keys()
+    for update in stored(block):
+        if not folded or not isinstance(update, Reduce):
+            continue
+        zeros = all(
+            isinstance(start, Const) and start.value == 0
+            for start in update.reducer.identity
+        )
+        plain = update.reducer.commutative and update.reducer.name in (
+            "sum",
+            "xor",
+            "any",
+        )
+        for value in update.values:
+            if not (zeros and plain and all(_is_zero(value, axis) for axis in folded)):
+                return (
+                    f"block {block.name!r} folds {value!r}, which is not the identity "
+                    f"of {update.reducer.name!r} where its operands are padded with 0; "
+                    "pad other axes only"
+                )
+    return None
+
+
+def _is_zero(value: Expr, axis: Var) -> bool:
+    """Whether a value is 0 where everything indexed by the axis is 0."""
+    match value:
+        case Load(indices=indices):
+            return axis in indices
+        case Const(value=number):
+            return number == 0
+        case Binary(op="mul", a=a, b=b) if value.dtype.is_float:
+            return _is_zero(a, axis) and _is_zero(b, axis)  # 0 * inf is not 0
+        case Binary(op="mul" | "and", a=a, b=b):
+            return _is_zero(a, axis) or _is_zero(b, axis)
+        case Binary(op="add" | "sub" | "or" | "xor", a=a, b=b):
+            return _is_zero(a, axis) and _is_zero(b, axis)
+        case Cast(a=a) | Unary(op="neg" | "abs", a=a):
+            return _is_zero(a, axis)
+    return False
+
+
+@legality("padded elements can be computed")
+def harmless(block: Block) -> str | None:
+    """Nothing in the block faults on operands that are 0."""
+    for node in walk(block.body):
+        match node:
+            case Binary(op="floordiv" | "floormod" | "shl" | "shr", b=Const()):
+                continue
+            case Binary(op="floordiv" | "floormod" | "shl" | "shr"):
+                return f"block {block.name!r} computes {node!r}: padding may fault"
+            case Call(name="check"):
+                return f"block {block.name!r} checks its operands, padding included"
+            case Load(indices=indices) if any(map(_loads, indices)):
+                return f"block {block.name!r} reads {node!r}, at a place from data"
+    return None
+
+
+def _loads(index: Expr) -> bool:
+    return any(isinstance(node, Load) for node in walk(index))
+
+
+@primitive
+def pad(func: Function, name: str, multiples: Sequence[int]) -> Function:
+    """Round the extents of a temporary, or of a block's axes, up to multiples.
+
+    A padded temporary is filled with 0 beyond its old shape. A padded block goes over
+    the rounded extents, with everything that it reads and writes padded to match; what
+    it reads and writes must be temporaries (cache_read and cache_write make them), and
+    its loops not yet split.
+
+    Args:
+        func: The function.
+        name: A temporary that one block stores by its axes, or a block.
+        multiples: One for each dimension, or each axis; 1 leaves it alone.
+
+    Raises:
+        ScheduleError: loops were split, a parameter would grow, or the padding would
+            add to a reduction.
+
+    Before:
+
+        t = alloc(f32[10])
+        for i in range(10):
+            with block("t", vi=spatial(10, i)):
+                t[vi] = x[vi]
+
+    After `pad("t", [4])`:
+
+        t = alloc(f32[12])
+        for i in range(12):
+            with block("t", vi=spatial(12, i)):
+                t[vi] = select(vi < 10, x[min(vi, 9)], 0.0)
+    """
+    if any(buffer.name == name for buffer in allocations(func)):
+        buffer = find_buffer(func, name)
+        _need_count(name, multiples, buffer.ndim)
+        return _pad_buffer(func, name, tuple(map(_rounded, buffer.shape, multiples)))
+    return _pad_block(func, name, multiples)
+
+
+def _need_count(name: str, multiples: Sequence[int], count: int) -> None:
+    if len(multiples) != count or any(m < 1 for m in multiples):
+        raise ScheduleError(
+            f"pad {name!r} takes {count} multiples of at least 1, not {list(multiples)}"
+        )
+
+
+def _rounded(extent: Expr, multiple: int) -> Expr:
+    if isinstance(extent, Const):
+        return Const(-(-int(extent.value) // multiple) * multiple, extent.dtype)
+    if multiple == 1:
+        return extent
+    return (extent + (multiple - 1)) // multiple * multiple
+
+
+def _pad_buffer(func: Function, name: str, shape: tuple[Expr, ...]) -> Function:
+    """The function with a larger temporary, 0 beyond its old shape."""
+    old = find_buffer(func, name)
+    if old in func.buffers:
+        raise ScheduleError(
+            f"{name!r} is a parameter and keeps its shape; cache_read or "
+            "cache_write it and pad the copy"
+        )
+    if shape == old.shape:
+        return func
+    makers = [p for p in paths_to(func, Block) if old in writes(p[-1])]
+    if len(makers) != 1:
+        raise ScheduleError(f"{len(makers)} blocks write {name!r}; pad needs one")
+    found = pointwise(block_of(makers[0]))
+    grown = _growth(found.block, found.store.indices, old.shape, shape)
+    func = _replace_nest(
+        makers[0], _filled(found.block, found.lets, found.store, grown), grown
+    )
+    return with_buffer(func, old, dataclasses.replace(old, shape=shape))
+
+
+def _growth(
+    block: Block,
+    indices: Sequence[Expr],
+    old: Sequence[Expr],
+    new: Sequence[Expr],
+) -> Growth:
+    """The axes that grow because the dimensions they index do."""
+    extents = {axis.var: axis.extent for axis in block.axes}
+    grown: dict[Var, tuple[Expr, Expr]] = {}
+    for index, before, after in zip(indices, old, new, strict=True):
+        if before == after:
+            continue
+        if not isinstance(index, Var) or extents.get(index) != before:
+            raise ScheduleError(
+                f"block {block.name!r} stores at {index!r}, not by an axis over all of "
+                "that dimension; reindex it first"
+            )
+        grown[index] = before, after
+    return grown
+
+
+def _filled(block: Block, lets: Sequence[Let], store: Store, grown: Growth) -> Block:
+    """The block with 0 beyond the old extents, and its operands read within them."""
+    held = {var: binary("min", var, old - 1) for var, (old, _) in grown.items()}
+    inside = conjunction(var < old for var, (old, _) in grown.items())
+    assert inside is not None
+    zero = Const(0, store.value.dtype)
+    value = Select(inside, substitute(store.value, held), zero)
+    within = [dataclasses.replace(x, value=substitute(x.value, held)) for x in lets]
+    body = seq(*within, dataclasses.replace(store, value=value))
+    return dataclasses.replace(block, body=_folded_constants(body))
+
+
+def _folded_constants(stmt: Stmt) -> Stmt:
+    """`10 - 1` as `9`."""
+
+    def visit(node: Any) -> Any:
+        node = node if isinstance(node, Buffer) else rebuild(node, visit)
+        match node:
+            case Binary(op="sub", a=Const(value=a), b=Const(value=b)):
+                return Const(int(a) - int(b), node.dtype)
+        return node
+
+    return visit(stmt)  # type: ignore[no-any-return]
+
+
+def _replace_nest(path: Path, block: Block, grown: Growth) -> Function:
+    """The function with this block in the place of another, its loops grown too.
+
+    Raises:
+        ScheduleError: a grown axis is not just a loop of its own.
+    """
+    loops = {loop.var: loop for loop in enclosing_loops(path)}
+    longer: dict[Var, Expr] = {}
+    for axis in block.axes:
+        if axis.var not in grown:
+            continue
+        loop = loops.get(axis.value) if isinstance(axis.value, Var) else None
+        if loop is None or loop.extent != grown[axis.var][0] or block.where is not None:
+            raise ScheduleError(
+                f"axis {axis.var.name!r} of block {block.name!r} is not one whole "
+                "loop; pad before splitting"
+            )
+        longer[loop.var] = grown[axis.var][1]
+    axes = tuple(
+        dataclasses.replace(a, extent=grown[a.var][1]) if a.var in grown else a
+        for a in block.axes
+    )
+    new: Stmt = dataclasses.replace(block, axes=axes)
+    depth = len(path) - 1
+    while isinstance(path[depth - 1], For):
+        depth -= 1
+        loop = path[depth]  # type: ignore[assignment]
+        assert isinstance(loop, For)
+        extent = longer.pop(loop.var, loop.extent)
+        new = dataclasses.replace(loop, extent=extent, body=new)
+    if longer:
+        left = ", ".join(var.name for var in longer)
+        raise ScheduleError(f"other statements stand under loop {left}; it cannot grow")
+    return replace(path[: depth + 1], new)
+
+
+def _pad_block(func: Function, name: str, multiples: Sequence[int]) -> Function:
+    """The function with a block over rounded axes, and its buffers to match."""
+    block = block_of(find_block(func, name))
+    _need_count(name, multiples, len(block.axes))
+    grown = {
+        axis.var: (axis.extent, _rounded(axis.extent, multiple))
+        for axis, multiple in zip(block.axes, multiples, strict=True)
+        if _rounded(axis.extent, multiple) != axis.extent
+    }
+    adds_nothing(block, grown)
+    harmless(block)
+    func = _replace_nest(find_block(func, name), block, grown)
+    used = [
+        (n.buffer, n.indices) for n in walk(block.body) if isinstance(n, (Load, Store))
+    ] + [
+        (b, n.indices)
+        for n in stored(block)
+        if isinstance(n, Reduce)
+        for b in n.buffers
+    ]
+    for old, indices in used:
+        shape = _matching(block, old, indices, grown)
+        now = find_buffer(func, old.name)
+        if old in writes(block) and now.shape != shape:
+            func = _enlarged(func, now, shape)
+        elif now.shape != shape:
+            func = _pad_buffer(func, old.name, shape)
+    return func
+
+
+def _places(block: Block) -> Iterator[tuple[Buffer, tuple[Expr, ...]]]:
+    """Every buffer the block goes to, and where."""
+    for node in walk(block.body):
+        if isinstance(node, (Load, Store)):
+            yield node.buffer, node.indices
+        elif isinstance(node, Reduce):
+            yield from ((buffer, node.indices) for buffer in node.buffers)
+
+
+def _matching(
+    block: Block, buffer: Buffer, indices: Sequence[Expr], grown: Growth
+) -> tuple[Expr, ...]:
+    """The shape of a buffer that rounded axes index."""
+    shape = []
+    for index, extent in zip(indices, buffer.shape, strict=True):
+        if isinstance(index, Var) and index in grown and grown[index][0] == extent:
+            shape.append(grown[index][1])
+        elif free_vars(index) & grown.keys():
+            raise ScheduleError(
+                f"block {block.name!r} goes to {buffer.name!r} at {index!r}, not by a "
+                "padded axis over all of that dimension; reindex it first"
+            )
+        else:
+            shape.append(extent)
+    return tuple(shape)
+
+
+def _enlarged(func: Function, buffer: Buffer, shape: tuple[Expr, ...]) -> Function:
+    """The function with more room in a temporary that the padded block writes."""
+    if buffer in func.buffers:
+        raise ScheduleError(
+            f"{buffer.name!r} is a parameter and keeps its shape; cache_write it first"
+        )
+    return with_buffer(func, buffer, dataclasses.replace(buffer, shape=shape))

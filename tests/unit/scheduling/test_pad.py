@@ -1,0 +1,114 @@
+"""pad: temporaries and blocks rounded up to tile multiples."""
+
+from __future__ import annotations
+
+import pytest
+
+from tensorlang.errors import ScheduleError
+from tensorlang.ir.parser import parse
+from tensorlang.ir.printer import show
+from tensorlang.scheduling.cache import cache_read
+from tensorlang.scheduling.cache_write import cache_write
+from tensorlang.scheduling.legality import disabled
+from tensorlang.scheduling.loops import split
+from tensorlang.scheduling.pad import pad
+
+MATMUL = parse("""
+def matmul(a: f32[10, 7], b: f32[7, 5], c: Out[f32[10, 5]]):
+    for i in range(10):
+        for j in range(5):
+            for k in range(7):
+                with block("c", vi=spatial(10, i), vj=spatial(5, j), vk=reduction(7, k)):
+                    reduce(sum, c[vi, vj], a[vi, vk] * b[vk, vj])
+""")
+
+SCALED = parse("""
+def scaled(x: f32[n], s: f32[n], y: Out[f32[n]], *, n: i64):
+    t = alloc(f32[n])
+    for i in range(n):
+        with block("t", vi=spatial(n, i)):
+            h: f32 = x[vi] * s[vi]
+            t[vi] = h + 1.0
+    for j in range(n):
+        with block("y", vj=spatial(n, j)):
+            y[vj] = t[vj]
+""")
+
+
+def packed(func=MATMUL):
+    func, _ = cache_read(func, "c", "a", "global")
+    func, _ = cache_read(func, "c", "b", "global")
+    func, _ = cache_write(func, "c", "c", "global")
+    return func
+
+
+def test_pad_a_temporary_of_symbolic_size(golden, same_meaning):
+    after = pad(SCALED, "t", [8])
+    golden(show(after))
+    for n in (1, 8, 11):
+        same_meaning(SCALED, after, n=n)
+
+
+def test_pad_a_block_so_that_tiles_need_no_guards(golden, same_meaning):
+    after = pad(packed(), "c", [4, 8, 2])
+    after, _ = split(after, "i", 4)
+    after, _ = split(after, "k", 2)
+    assert "where" not in show(after)
+    golden(show(after))
+    same_meaning(MATMUL, after)
+
+
+@pytest.mark.parametrize(
+    ("step", "match"),
+    [
+        (lambda: pad(MATMUL, "c", [4, 4, 1]), "is a parameter and keeps its shape"),
+        (lambda: pad(packed(), "c", [4, 4]), "takes 3 multiples"),
+        (lambda: pad(packed(), "a_global", [4, 0]), "of at least 1"),
+        (
+            lambda: pad(split(packed(), "i", 3)[0], "c", [4, 1, 1]),
+            "pad before splitting",
+        ),
+    ],
+)
+def test_refusals_of_padding(step, match):
+    with pytest.raises(ScheduleError, match=match):
+        step()
+
+
+def test_without_the_rule_on_folds_padding_is_folded(wrong):
+    text = show(MATMUL).replace("reduce(sum", "reduce(prod")
+    func = parse(text.replace("* b[vk, vj]", "+ 5.0 + b[vk, vj] * 0.0"))
+    rule = "padding adds nothing to a reduction"
+    with pytest.raises(ScheduleError, match=rule):
+        pad(packed(func), "c", [1, 1, 4])
+    with disabled(rule):
+        after = pad(packed(func), "c", [1, 1, 4])
+    wrong(func, after)
+
+
+def test_without_the_rule_on_faults_padding_is_divided_by(wrong):
+    func = parse("""
+def f(x: i64[5], y: Out[i64[5]]):
+    t = alloc(i64[5])
+    for i in range(5):
+        with block("t", vi=spatial(5, i)):
+            t[vi] = x[vi] * x[vi] + 1
+    u = alloc(i64[5])
+    for i_1 in range(5):
+        with block("u", vi=spatial(5, i_1)):
+            u[vi] = 100 // t[vi]
+    for i_2 in range(5):
+        with block("y", vi=spatial(5, i_2)):
+            y[vi] = u[vi]
+""")
+    rule = "padded elements can be computed"
+    with pytest.raises(ScheduleError, match=rule):
+        pad(renamed(func), "quotient", [4])
+    with disabled(rule):
+        after = pad(renamed(func), "quotient", [4])
+    wrong(func, after)
+
+
+def renamed(func):
+    """A block apart from its buffer's name: `pad` takes either."""
+    return parse(show(func).replace('block("u"', 'block("quotient"'))
