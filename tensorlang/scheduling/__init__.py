@@ -11,6 +11,7 @@ from tensorlang.scheduling import (  # noqa: F401 - importing them fills PRIMITI
     cache_write,
     inline,
     loops,
+    memory,
     partition,
     reduction,
     rfactor,

@@ -1,41 +1,28 @@
-"""Annotations: how a loop runs, where a temporary lives, how memory is accessed."""
+"""Annotations of loops: `parallel`, `bind`, `vectorize`, `unroll`."""
 
 from __future__ import annotations
 
 from dataclasses import replace as with_fields
-from typing import Any, Final
+from typing import Final
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.nodes import (
-    BUFFER_SCOPES,
-    HINTS,
-    Buffer,
     For,
     Function,
-    Load,
-    Store,
 )
 from tensorlang.ir.visit import (
     allocations,
     free_vars,
     loops,
-    reads,
-    rebuild,
-    replace_buffers,
-    writes,
 )
 from tensorlang.scheduling.dependence import dependences
 from tensorlang.scheduling.legality import legality
+from tensorlang.scheduling.memory import THREAD, threads_apart
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.tree import (
     Path,
-    alloc_of,
-    block_of,
     constant,
     enclosing_loops,
-    find_alloc,
-    find_block,
-    find_buffer,
     find_loop,
     loop_of,
     replace,
@@ -43,17 +30,16 @@ from tensorlang.scheduling.tree import (
 
 UNROLL_LIMIT: Final = 1024
 LANE_LIMIT: Final = 1024
-SHARING: Final = ("parallel", "bound")
-OWN: Final = ("register", "private")
 THREADS: Final = tuple(
     f"{scope}.{dim}" for scope in ("block", "thread") for dim in "xyz"
 )
 
 
 @legality("parallel iterations are independent")
-def iterations_independent(loop: For, verb: str) -> str | None:
+def iterations_independent(loop: For, verb: str, thread: str = "") -> str | None:
     """No iteration touches what another one writes."""
-    for found in dependences([loop], loop.body):
+    threads = thread.startswith(THREAD)
+    for found in dependences([loop], loop.body, threads=threads):
         if found.loops:
             return (
                 f"{verb}: iterations of loop {loop.var.name!r} are not independent: "
@@ -74,17 +60,6 @@ def lanes_independent(loop: For) -> str | None:
                 "commutative reduction"
             )
     return None
-
-
-def _private(buffer: Buffer, loop: For) -> None:
-    """Threads do not share a temporary that each of them has for itself."""
-    if buffer.scope not in OWN or buffer not in reads(loop) | writes(loop):
-        return
-    raise ScheduleError(
-        f"{buffer.name} of scope {buffer.scope} stands outside of loop "
-        f"{loop.var.name!r}, whose iterations run in different threads; "
-        "allocate it inside (compute_at, cache_write with at=), or keep it global"
-    )
 
 
 @primitive
@@ -135,11 +110,11 @@ def _shared(func: Function, name: str, kind: str, thread: str) -> Function:
     verb = "bind" if thread else kind
     _plain(loop, verb)
     _not_nested(path, kind, thread)
-    iterations_independent(loop, verb)
+    iterations_independent(loop, verb, thread)
     inside = set(allocations(loop.body))
     for buffer in allocations(func):
         if buffer not in inside:
-            _private(buffer, loop)
+            threads_apart(buffer, loop)
     return replace(path, with_fields(loop, kind=kind, thread=thread))
 
 
@@ -236,76 +211,3 @@ def _counted(loop: For, verb: str, limit: int) -> None:
             f"{verb}: loop {loop.var.name!r} has extent {loop.extent!r}, which is no "
             f"constant from 1 to {limit}; split it by a constant first"
         )
-
-
-@primitive
-def set_scope(func: Function, buffer: str, scope: str) -> Function:
-    """Let a temporary live in another memory.
-
-    Args:
-        func: The function.
-        buffer: The name of a temporary.
-        scope: `global`, `shared`, `register` or `private`.
-
-    Raises:
-        ScheduleError: it is a parameter, the scope is unknown, or a register would be
-            shared between threads.
-
-    `set_scope("t", "register")`:
-
-        t = alloc(f32[16])        ->    t = alloc(f32[16], scope="register")
-    """
-    if scope not in BUFFER_SCOPES:
-        raise ScheduleError(f"set_scope: {scope!r} is none of {BUFFER_SCOPES}")
-    path = find_alloc(func, buffer)
-    old = alloc_of(path).buffer
-    new = with_fields(old, scope=scope)
-    for loop in loops(path[-2]):
-        if loop.kind in SHARING:
-            _private(new, replace_buffers(loop, {old: new}))
-    return replace_buffers(func, {old: new})
-
-
-@primitive
-def hint(func: Function, block: str, buffer: str, *hints: str) -> Function:
-    """Add hints to a block's loads and stores of a buffer.
-
-    Args:
-        func: The function.
-        block: The block's name.
-        buffer: The buffer's name.
-        hints: `nontemporal` (past the caches), `prefetch`, or `aligned`, which is a
-            promise and only for temporaries, whose alignment the generator knows.
-
-    Raises:
-        ScheduleError: a hint is unknown or cannot be promised, or the block does not
-            touch the buffer.
-
-    `hint("y", "y", "nontemporal")`:
-
-        y[vi] = x[vi]             ->    store(y[vi], x[vi], hints=("nontemporal",))
-    """
-    path = find_block(func, block)
-    target = find_buffer(func, buffer)
-    if not hints or not set(hints) <= set(HINTS):
-        raise ScheduleError(f"hint: hints are {', '.join(HINTS)}, not {hints}")
-    if "aligned" in hints and target in func.buffers:
-        raise ScheduleError(
-            f"hint: {buffer} is the caller's, whose alignment is not known; cache it "
-            "in a temporary to have it aligned"
-        )
-
-    def visit(node: Any) -> Any:
-        changed = rebuild(node, visit)
-        if isinstance(node, (Load, Store)) and node.buffer == target:
-            return with_fields(changed, hints=_joined(node.hints, hints))
-        return changed
-
-    hinted = visit(block_of(path))
-    if hinted == block_of(path) and target not in reads(hinted) | writes(hinted):
-        raise ScheduleError(f"hint: block {block!r} does not touch {buffer}")
-    return replace(path, hinted)
-
-
-def _joined(old: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(name for name in HINTS if name in old or name in new)

@@ -3,7 +3,8 @@
 Within one block the kinds of its axes decide: instances at different spatial points are
 independent by declaration, and a commutative reduction may meet its terms in any order.
 Between blocks, and for statements outside any block, the indices decide (`digits`).
-Temporaries that live inside the loops are private to an iteration and carry nothing.
+Temporaries that live inside the loops are private to an iteration and carry nothing,
+but for `shared` ones among threads.
 """
 
 from __future__ import annotations
@@ -135,18 +136,22 @@ def _placed(indices: tuple[Expr, ...], env: Mapping[Var, Expr]) -> tuple[Expr, .
     return tuple(substitute(index, env) for index in indices)
 
 
-def dependences(chain: Sequence[For], body: Stmt) -> Iterator[Dependence]:
+def dependences(
+    chain: Sequence[For], body: Stmt, *, threads: bool = False
+) -> Iterator[Dependence]:
     """The dependences that the loops of a perfect nest may carry.
 
     Args:
         chain: The loops, outermost first.
         body: What the innermost of them runs.
+        threads: Whether iterations are threads, which have one `shared` memory.
     """
     scan = _Scan()
     for loop in chain:
         scan.extents[loop.var] = constant(loop.extent)
     scan.visit(body, {}, "")
-    private = frozenset(allocations(body))
+    inside = allocations(body)
+    private = frozenset(b for b in inside if not (threads and b.scope == "shared"))
     loops = frozenset(loop.var for loop in chain)
     for block in scan.blocks:
         if not writes(block) <= private:

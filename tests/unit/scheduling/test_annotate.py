@@ -7,16 +7,10 @@ import pytest
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.parser import parse
 from tensorlang.ir.printer import show
-from tensorlang.scheduling.annotate import (
-    bind,
-    hint,
-    parallel,
-    set_scope,
-    unroll,
-    vectorize,
-)
+from tensorlang.scheduling.annotate import bind, parallel, unroll, vectorize
 from tensorlang.scheduling.legality import disabled
 from tensorlang.scheduling.loops import fuse, reorder, split
+from tensorlang.scheduling.memory import hint, set_scope
 from tensorlang.scheduling.partition import partition
 
 MATMUL = parse("""
@@ -233,6 +227,22 @@ def test_set_scope_refuses_parameters_and_unknown_scopes():
         set_scope(TEMPORARY, "x", "register")
     with pytest.raises(ScheduleError, match="'cache' is none of"):
         set_scope(TEMPORARY, "s", "cache")
+
+
+def test_threads_do_not_share_what_belongs_to_one(wrong):
+    func = bind(TEMPORARY, "s/i", "thread.x")
+    with pytest.raises(ScheduleError, match=r"s belongs to one thread.x"):
+        set_scope(func, "s", "shared")
+    with disabled("threads share no temporary of one"):
+        after = set_scope(func, "s", "shared")
+    wrong(TEMPORARY, after)
+    with pytest.raises(ScheduleError, match="not independent"):
+        bind(set_scope(TEMPORARY, "s", "shared"), "s/i", "thread.x")
+
+
+def test_blocks_have_shared_memories_of_their_own(same_meaning):
+    after = bind(set_scope(TEMPORARY, "s", "shared"), "s/i", "block.x")
+    same_meaning(TEMPORARY, after)
 
 
 def test_registers_are_not_shared_by_threads():

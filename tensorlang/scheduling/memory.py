@@ -1,0 +1,127 @@
+"""Annotations of memory: where a temporary lives, how a block accesses a buffer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace as with_fields
+from typing import Any, Final
+
+from tensorlang.errors import ScheduleError
+from tensorlang.ir.nodes import BUFFER_SCOPES, HINTS, Buffer, For, Function, Load, Store
+from tensorlang.ir.visit import loops, reads, rebuild, replace_buffers, writes
+from tensorlang.scheduling.legality import legality
+from tensorlang.scheduling.primitives import primitive
+from tensorlang.scheduling.tree import (
+    alloc_of,
+    block_of,
+    enclosing_loops,
+    find_alloc,
+    find_block,
+    find_buffer,
+    replace,
+)
+
+SHARING: Final = ("parallel", "bound")
+THREAD: Final = "thread."
+OWN: Final = ("register", "private")
+
+
+@legality("threads share no temporary of one")
+def outside_of_threads(buffer: Buffer, around: Sequence[For]) -> str | None:
+    """A temporary of one thread is not in the memory that all of them share."""
+    for loop in around:
+        if buffer.scope == "shared" and loop.thread.startswith(THREAD):
+            return (
+                f"set_scope: {buffer.name} belongs to one {loop.thread}, as it stands "
+                f"in loop {loop.var.name!r}; allocate it outside to share it"
+            )
+    return None
+
+
+def threads_apart(buffer: Buffer, loop: For) -> None:
+    """Refuse a loop whose threads would share what each of them has for itself.
+
+    Raises:
+        ScheduleError: the buffer is in registers, and used in the loop.
+    """
+    if buffer.scope not in OWN or buffer not in reads(loop) | writes(loop):
+        return
+    raise ScheduleError(
+        f"{buffer.name} of scope {buffer.scope} stands outside of loop "
+        f"{loop.var.name!r}, whose iterations run in different threads; "
+        "allocate it inside (compute_at, cache_write with at=), or keep it global"
+    )
+
+
+@primitive
+def set_scope(func: Function, buffer: str, scope: str) -> Function:
+    """Let a temporary live in another memory.
+
+    Args:
+        func: The function.
+        buffer: The name of a temporary.
+        scope: `global`, `shared`, `register` or `private`.
+
+    Raises:
+        ScheduleError: it is a parameter, the scope is unknown, or a register would be
+            shared between threads.
+
+    `set_scope("t", "register")`:
+
+        t = alloc(f32[16])        ->    t = alloc(f32[16], scope="register")
+    """
+    if scope not in BUFFER_SCOPES:
+        raise ScheduleError(f"set_scope: {scope!r} is none of {BUFFER_SCOPES}")
+    path = find_alloc(func, buffer)
+    old = alloc_of(path).buffer
+    new = with_fields(old, scope=scope)
+    outside_of_threads(new, enclosing_loops(path))
+    for loop in loops(path[-2]):
+        if loop.kind in SHARING:
+            threads_apart(new, replace_buffers(loop, {old: new}))
+    return replace_buffers(func, {old: new})
+
+
+@primitive
+def hint(func: Function, block: str, buffer: str, *hints: str) -> Function:
+    """Add hints to a block's loads and stores of a buffer.
+
+    Args:
+        func: The function.
+        block: The block's name.
+        buffer: The buffer's name.
+        hints: `nontemporal` (past the caches), `prefetch`, or `aligned`, which is a
+            promise and only for temporaries, whose alignment the generator knows.
+
+    Raises:
+        ScheduleError: a hint is unknown or cannot be promised, or the block does not
+            touch the buffer.
+
+    `hint("y", "y", "nontemporal")`:
+
+        y[vi] = x[vi]             ->    store(y[vi], x[vi], hints=("nontemporal",))
+    """
+    path = find_block(func, block)
+    target = find_buffer(func, buffer)
+    if not hints or not set(hints) <= set(HINTS):
+        raise ScheduleError(f"hint: hints are {', '.join(HINTS)}, not {hints}")
+    if "aligned" in hints and target in func.buffers:
+        raise ScheduleError(
+            f"hint: {buffer} is the caller's, whose alignment is not known; cache it "
+            "in a temporary to have it aligned"
+        )
+
+    def visit(node: Any) -> Any:
+        changed = rebuild(node, visit)
+        if isinstance(node, (Load, Store)) and node.buffer == target:
+            return with_fields(changed, hints=_joined(node.hints, hints))
+        return changed
+
+    hinted = visit(block_of(path))
+    if hinted == block_of(path) and target not in reads(hinted) | writes(hinted):
+        raise ScheduleError(f"hint: block {block!r} does not touch {buffer}")
+    return replace(path, hinted)
+
+
+def _joined(old: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in HINTS if name in old or name in new)
