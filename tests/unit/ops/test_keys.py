@@ -15,8 +15,8 @@ import pytest
 
 from tensorlang.errors import ArgumentError, KeyReuseError
 from tensorlang.ops.random.keys import Key, clone, key, key_data, wrap_key_data
-from tensorlang.ops.random.states import Intervals
 from tensorlang.ops.random.stateful import StatefulKey
+from tensorlang.ops.random.states import Intervals
 
 
 def batch(count: int = 4, *shape: int) -> Key:
