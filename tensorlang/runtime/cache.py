@@ -178,7 +178,8 @@ def _decode(key: str, data: bytes) -> Entry:
 def _versions() -> str:
     """Python, NumPy, the platform, and a stamp of the code that generates code."""
     system = f"{sys.platform} {platform.machine()}"
-    python = f"{sys.implementation.cache_tag} {system}"
+    flags = getattr(sys, "abiflags", "")
+    python = f"{sys.implementation.cache_tag}{flags} {system}"
     return f"{python} numpy {np.__version__} generator {_stamp()}"
 
 

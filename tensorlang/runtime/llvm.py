@@ -61,7 +61,7 @@ class Compiled:
 class Library:
     """Code loaded into this process; unloaded when nothing refers to it any more."""
 
-    __slots__ = ("_tracker", "addresses")
+    __slots__ = ("__weakref__", "_tracker", "addresses")
 
     def __init__(self, tracker: Any, addresses: Mapping[str, int]) -> None:
         self._tracker = tracker

@@ -1,9 +1,11 @@
 """build and cached_kernel: built once, found again, open about what they are."""
 
+import gc
 import os
 import subprocess
 import sys
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -88,6 +90,25 @@ def test_unstored_kernels_are_built_anew(compiled):
     second = build(parse(TEXT), store=False)
     assert first is not second
     assert len([c for c in compiled if "@twice" in c]) == 2
+
+
+def test_dropped_kernels_are_unloaded():
+    kernels = [build(parse(TEXT), store=False) for _ in range(3)]
+    x = np.ones(3, np.float32)
+    assert all(kernel(x)[0] == 2 for kernel in kernels)
+    alive = [weakref.ref(kernel._library) for kernel in kernels]
+    launch = kernels[0].launch
+    del kernels
+    gc.collect()
+    assert [ref() is None for ref in alive] == [False, True, True]
+    y = np.zeros(3, np.float32)
+    launch(x, y)  # a builtin taken from a kernel keeps its code
+    launch(x[::1][::-1], y)
+    assert y.tolist() == [2, 2, 2]
+
+
+def test_cost_is_counted_from_the_ir():
+    assert build(parse(TEXT)).cost.at({"n": 10}) == (10, 0, 40, 40)
 
 
 def test_eight_threads_build_one_kernel_once(compiled):
