@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tensorlang.codegen.folding import fold
+from tensorlang.codegen.folding import add, fold
+from tensorlang.ir.bounds import bounds
 from tensorlang.ir.nodes import (
     Alloc,
     Axis,
@@ -158,13 +159,17 @@ class Never:
 
 def find_place(block: Block, path: tuple[Stmt, ...]) -> Hoist | Never | None:
     """Where a block's state is set; None asks for a guard at the block itself."""
-    reductions = _reductions(block)
-    starts = [_at_zero(axis.value) for axis in reductions]
-    if any(isinstance(s, Const) and s.value != 0 for s in starts):
+    values = [axis.value for axis in _reductions(block)]
+    around = [stmt for stmt in path if isinstance(stmt, For)]
+    ranges = {
+        loop.var: (0, add(loop.extent, Const(-1, loop.var.dtype))) for loop in around
+    }
+    lows = [bounds(value, ranges)[0] for value in values]
+    if any(low is not None and low > 0 for low in lows):
         return Never()
-    if not reductions or not all(isinstance(s, Const) for s in starts):
+    if not values or not all(_starts_known(value, around) for value in values):
         return None
-    reduced = _variables([axis.value for axis in reductions])
+    reduced = _variables(values) & {loop.var for loop in around}
     inside = _inside_allocation(block, path)
     position = next(
         (
@@ -240,10 +245,13 @@ def _variables(values: Sequence[Expr]) -> frozenset[Var]:
     return found.union(*(free_vars(value) for value in values))
 
 
-def _at_zero(value: Expr) -> Expr:
-    """An axis's value in the first iteration of all its loops."""
-    zeros: dict[Var, Expr] = {var: Const(0, var.dtype) for var in free_vars(value)}
-    return fold(substitute(value, zeros))
+def _starts_known(value: Expr, around: Sequence[For]) -> bool:
+    """Whether the first iterations of all loops give an axis a constant value.
+
+    Where they give it a size instead, this may be the tail of a cut reduction.
+    """
+    zeros: dict[Var, Expr] = {loop.var: Const(0, loop.var.dtype) for loop in around}
+    return isinstance(fold(substitute(value, zeros)), Const)
 
 
 def _inside_allocation(block: Block, path: tuple[Stmt, ...]) -> tuple[Stmt, ...]:

@@ -79,6 +79,25 @@ def f(x: f32[6, 40], y: Out[f32[6]]):
     )
 
 
+def test_a_cut_at_a_size_sets_the_state_once(golden):
+    same(
+        """
+def f(x: f32[3, n], y: Out[f32[3]], *, n: i64):
+    for i in range(3):
+        for k0 in range(n // 8 * 8):
+            with block("main", vi=spatial(3, i), vk=reduction(n, k0)):
+                reduce(sum, y[vi], x[vi, vk])
+        for k1 in range(n % 8):
+            with block("tail", vj=spatial(3, i), vl=reduction(n, n // 8 * 8 + k1)):
+                reduce(sum, y[vj], x[vj, vl])
+""",
+        whole(3, 21),
+        np.zeros(3, np.float32),
+        golden=golden,
+        scalars={"n": 21},
+    )
+
+
 def test_a_loop_that_is_spatial_and_reduced_guards_the_init(golden):
     same(
         """
