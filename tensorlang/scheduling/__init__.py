@@ -9,11 +9,16 @@ from tensorlang.scheduling import (  # noqa: F401 - importing them fills PRIMITI
     annotate,
     cache,
     cache_write,
+    compute_at,
     inline,
+    layout,
     loops,
     memory,
+    pad,
     partition,
     reduction,
+    reindex,
+    reverse_compute_at,
     rfactor,
 )
 from tensorlang.scheduling.knobs import Knobs

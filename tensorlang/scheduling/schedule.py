@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tensorlang.ir.nodes import Function
+from tensorlang.scheduling.layout import Layout, index_map
 from tensorlang.scheduling.loops import Factors
 from tensorlang.scheduling.terms import Term
 from tensorlang.scheduling.trace import Step, Trace, portable
+from tensorlang.scheduling.tree import find_buffer
 from tensorlang.targets import Target
 
 
@@ -127,6 +130,28 @@ class Schedule:
     def inline(self, block: str, *, reverse: bool = False) -> None:
         """Put a block's computation into the blocks that use it."""
         self.apply("inline", block, **_given(reverse=reverse or None))
+
+    def compute_at(self, block: str, loop: str) -> None:
+        """Compute what a loop body needs of a producer right there."""
+        self.apply("compute_at", block, loop)
+
+    def reverse_compute_at(self, block: str, loop: str) -> None:
+        """Consume what a loop body has produced right there."""
+        self.apply("reverse_compute_at", block, loop)
+
+    def reindex(self, block: str, buffer: str) -> tuple[str, str]:
+        """Access a buffer through one that is indexed by the block's axes."""
+        made: tuple[str, str] = self.apply("reindex", block, buffer)
+        return made
+
+    def transform_layout(self, buffer: str, layout: Layout) -> None:
+        """Map a temporary's indices to places in memory."""
+        shape = find_buffer(self.function, buffer).shape
+        self.apply("transform_layout", buffer, index_map(layout, len(shape)))
+
+    def pad(self, name: str, multiples: Sequence[int]) -> None:
+        """Round a temporary's dimensions, or a block's axes, up to multiples."""
+        self.apply("pad", name, multiples)
 
     def decompose_reduction(self, block: str, loop: str) -> str:
         """Set a reduction's state in a block of its own, before a loop."""

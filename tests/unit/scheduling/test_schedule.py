@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+from pathlib import Path
 
 import pytest
 
@@ -93,6 +94,15 @@ def test_trace_refuses_other_json(steps, sentence):
         Trace.from_json(steps)
 
 
+def test_a_layout_is_kept_as_text():
+    s = Schedule(MATMUL)
+    _, tile = s.cache_read("c", "b", "global")
+    s.transform_layout(tile, lambda i, j: (j // 4, i, j % 4))
+    last = s.trace.steps[-1]
+    assert last.args == (tile, "lambda i, j: (j // 4, i, j % 4)")
+    assert Trace.from_json(s.trace.to_json()).replay(MATMUL) == s.function
+
+
 def test_a_refused_step_changes_nothing():
     s = _scheduled()
     function, trace = s.function, s.trace
@@ -148,6 +158,13 @@ def test_disabled_rules_are_back_afterwards():
     ):
         pass
     assert "split factors cover the loop" in LEGALITY
+
+
+def test_every_rule_is_switched_off_by_a_test():
+    here = Path(__file__).parent
+    texts = [file.read_text() for file in here.glob("test_*.py")]
+    for rule in LEGALITY:
+        assert any(f'"{rule}"' in t and "disabled(" in t for t in texts), rule
 
 
 @pytest.fixture
