@@ -97,7 +97,7 @@ def directory() -> Path | None:
 
 @cache
 def _usable(asked: str | None) -> Path | None:
-    path = Path(asked) if asked else _default()
+    path = Path(asked).expanduser() if asked else _default()
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         reason = _refusal(path)

@@ -227,10 +227,14 @@ def _derived(
     return steps, checks
 
 
-def _overlaps(signature: Signature) -> list[tuple[int, int]]:
-    """The pairs of buffers of which one is written."""
+def _overlaps(signature: Signature) -> list[tuple[int, int, bool]]:
+    """The pairs of buffers of which one is written; True where they may be the same."""
     count = range(len(signature.buffers))
     written = [buffer.written for buffer in signature.buffers]
+    allowed = {frozenset(pair) for pair in signature.aliases}
     return [
-        (i, j) for i in count for j in count if i < j and (written[i] or written[j])
+        (i, j, frozenset((i, j)) in allowed)
+        for i in count
+        for j in count
+        if i < j and (written[i] or written[j])
     ]
