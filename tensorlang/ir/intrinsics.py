@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from tensorlang.ir.cpu_natives import CPU_NATIVES
 from tensorlang.ir.natives import (
     NATIVES,
     Intrinsic,
@@ -95,7 +96,7 @@ _MATH: Final = (
     _math("erf", "the error function", 1.1, 1.1),
     _math("erfinv", "the inverse of erf, of x moved by up to half an ulp", 6.0, 6.0),
 )
-INTRINSICS: Final = NATIVES | {entry.name: entry for entry in _MATH}
+INTRINSICS: Final = NATIVES | CPU_NATIVES | {entry.name: entry for entry in _MATH}
 
 
 def intrinsic(name: str, *args: ExprLike) -> Call:

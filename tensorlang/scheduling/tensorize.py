@@ -1,0 +1,336 @@
+"""`tensorize`: a loop nest replaced by an instruction that means the same."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from tensorlang.errors import ScheduleError
+from tensorlang.ir.dtypes import i64
+from tensorlang.ir.nodes import (
+    Axis,
+    Block,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    Function,
+    Let,
+    Load,
+    Node,
+    Ramp,
+    Reduce,
+    Stmt,
+    Store,
+    Var,
+    seq,
+)
+from tensorlang.ir.visit import (
+    free_vars,
+    fresh,
+    names,
+    rebuild,
+    substitute,
+    walk,
+    writes,
+)
+from tensorlang.scheduling.coverage import guards_of
+from tensorlang.scheduling.legality import legality
+from tensorlang.scheduling.linear import Linear, linear
+from tensorlang.scheduling.primitives import primitive
+from tensorlang.scheduling.tensor_intrinsics import TensorIntrinsic, tensor_intrinsic
+from tensorlang.scheduling.tree import Path, find_block, find_loop, replace
+
+
+@dataclass(frozen=True, slots=True)
+class _Nest:
+    """Perfectly nested loops around one block."""
+
+    loops: tuple[For, ...]
+    block: Block
+
+    def form(self, index: Expr) -> Linear:
+        """An index of the block as a linear form of the loops."""
+        return linear(substitute(index, {a.var: a.value for a in self.block.axes}))
+
+    def inner(self, form: Linear) -> Linear:
+        """The terms of a form that the nest's loops drive."""
+        own = {loop.var for loop in self.loops}
+        return Linear(tuple((a, c) for a, c in form.terms if free_vars(a) & own))
+
+
+@dataclass(frozen=True, slots=True)
+class _Operand:
+    """Where an operand of the instruction lies: a buffer, an origin, its dimensions.
+
+    `dims` names, for each dimension of the buffer, the operand's dimension that runs
+    along it, or None.
+    """
+
+    buffer: Buffer
+    origin: tuple[Expr, ...]
+    dims: tuple[int | None, ...]
+
+    def at(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:
+        """The indices in the buffer of an element of the operand."""
+        return tuple(
+            base if d is None else _plus(base, indices[d])
+            for base, d in zip(self.origin, self.dims, strict=True)
+        )
+
+
+def _plus(base: Expr, index: Expr) -> Expr:
+    """`base + index`, the sum of a ramp taken into the ramp."""
+    if linear(base) == Linear():
+        return index
+    if isinstance(index, Ramp):
+        return dataclasses.replace(index, base=_plus(base, index.base))
+    return base if index == Const(0, i64) else base + index
+
+
+@legality("an instruction means what it replaces")
+def same_computation(meaning: _Nest, target: _Nest, name: str) -> str | None:
+    """The two bodies are the same tree, buffers and indices left aside."""
+    started = [_starts(nest.block) for nest in (meaning, target)]
+    same = _agree(meaning.block.body, target.block.body)
+    if same and started[0] == started[1] and target.block.scope == meaning.block.scope:
+        return None
+    how = " (decompose its reduction first)" if started[1] else ""
+    return (
+        f"block {target.block.name!r} does not compute what {name!r} does{how}; it "
+        f"computes\n{meaning.block.body!r}"
+    )
+
+
+def _starts(block: Block) -> bool:
+    """Whether a block begins a reduction, rather than go on with one."""
+    folds = any(axis.kind == "reduction" for axis in block.axes)
+    return folds and block.init != seq()
+
+
+def _agree(a: Any, b: Any) -> bool:
+    """Whether two trees compute the same from what they load, in order."""
+    if isinstance(a, tuple):
+        pairs = zip(a, b, strict=False)
+        return (
+            isinstance(b, tuple) and len(a) == len(b) and all(_agree(*p) for p in pairs)
+        )
+    if isinstance(a, Load) and isinstance(b, Load):
+        return a.dtype == b.dtype and a.mask is b.mask is None
+    if isinstance(a, Buffer) and isinstance(b, Buffer):
+        return a.dtype == b.dtype
+    if type(a) is not type(b) or not isinstance(a, Node) or isinstance(a, Var):
+        return bool(a == b)
+    given = [f.name for f in fields(a) if f.init and f.name not in ("indices", "hints")]  # type: ignore[arg-type]
+    return all(_agree(getattr(a, name), getattr(b, name)) for name in given)
+
+
+@legality("a tensorized tile is whole")
+def no_guard_inside(target: _Nest) -> str | None:
+    """No condition leaves out a part of the tile."""
+    inner = {loop.var for loop in target.loops}
+    for cond in guards_of(target.block):
+        if free_vars(cond) & inner:
+            return (
+                f"block {target.block.name!r} runs only where {cond!r}: pad its axes, "
+                "or partition the loop and tensorize the main part"
+            )
+    return None
+
+
+@legality("operands of an instruction do not overlap")
+def no_overlap(operands: Mapping[Buffer, _Operand], meaning: _Nest) -> str | None:
+    """What the instruction writes is no other operand of it."""
+    for written in writes(meaning.block.body):
+        for other, place in operands.items():
+            if other != written and place.buffer == operands[written].buffer:
+                return (
+                    f"{place.buffer.name!r} would be written and read by one "
+                    "instruction; cache_read the operand first"
+                )
+    return None
+
+
+@primitive
+def tensorize(func: Function, target: str, intrinsic: str) -> Function:
+    """Replace a tile's loops by an instruction whose meaning is that loop nest.
+
+    Args:
+        func: The function.
+        target: The outermost loop of the tile, or the block in it.
+        intrinsic: A name of `tensor_intrinsics.NAMES`, such as `fma_16xf32`.
+
+    Raises:
+        ScheduleError: the nest and the instruction's meaning do not agree, or a guard
+            stands in the tile.
+
+    Before:
+
+        for k in range(8):
+            for j in range(16):
+                with block("c", vj=spatial(16, j), vk=reduction(8, k)):
+                    with init():
+                        pass
+                    reduce(sum, c[vj], a[vk] * b[vk, vj])
+
+    After `tensorize("j", "fma_16xf32")`:
+
+        for k in range(8):
+            with block("c", vk=reduction(8, k)):
+                with init():
+                    pass
+                c[ramp(0, 1, 16)] = fma(
+                    splat(a[vk], 16), b[vk, ramp(0, 1, 16)], c[ramp(0, 1, 16)]
+                )
+    """
+    entry = tensor_intrinsic(intrinsic)
+    meaning = _nest(entry.meaning.body, intrinsic)
+    path = _tile_path(func, target, len(meaning.loops))
+    tile = _nest(path[-1], target)
+    _same_loops(meaning, tile, intrinsic)
+    same_computation(meaning, tile, intrinsic)
+    no_guard_inside(tile)
+    operands = _operands(meaning, tile)
+    no_overlap(operands, meaning)
+    return replace(path, _instruction(entry, tile, operands, names(func)))
+
+
+def _tile_path(func: Function, target: str, depth: int) -> Path:
+    """The path to the tile's outermost loop."""
+    blocks = {n.name for n in walk(func.body) if isinstance(n, Block)}
+    if target not in blocks:
+        return find_loop(func, target)
+    path = find_block(func, target)
+    return path[: len(path) - depth]
+
+
+def _nest(stmt: Node, what: str) -> _Nest:
+    loops = []
+    while isinstance(stmt, For):
+        loops.append(stmt)
+        stmt = stmt.body
+    if not isinstance(stmt, Block):
+        raise ScheduleError(f"{what!r} is no nest of loops around one block")
+    return _Nest(tuple(loops), stmt)
+
+
+def _same_loops(meaning: _Nest, tile: _Nest, name: str) -> None:
+    wanted = [loop.extent for loop in meaning.loops]
+    found = [loop.extent for loop in tile.loops]
+    if wanted != found:
+        raise ScheduleError(
+            f"{name!r} is for loops of {wanted}, and block {tile.block.name!r} has "
+            f"loops of {found} there; split and reorder to these"
+        )
+
+
+def _accesses(block: Block) -> Iterator[tuple[Buffer, tuple[Expr, ...]]]:
+    """The accesses of a block's body, in the order of the tree."""
+    for node in walk(block.body):
+        if isinstance(node, (Load, Store)):
+            yield node.buffer, node.indices
+        elif isinstance(node, Reduce):
+            yield from ((buffer, node.indices) for buffer in node.buffers)
+
+
+def _operands(meaning: _Nest, tile: _Nest) -> dict[Buffer, _Operand]:
+    """Which part of which buffer each operand is.
+
+    Raises:
+        ScheduleError: the tile's indices do not run like the instruction's.
+    """
+    loops = {a.var: b.var for a, b in zip(meaning.loops, tile.loops, strict=True)}
+    found: dict[Buffer, _Operand] = {}
+    pairs = zip(_accesses(meaning.block), _accesses(tile.block), strict=False)
+    for (own, wanted), (buffer, indices) in pairs:
+        forms = [meaning.form(index) for index in wanted]
+        steps = [linear(substitute(f.expr(), loops)) for f in forms]
+        dims = _dims(steps, [tile.inner(tile.form(i)) for i in indices])
+        if dims is None:
+            shown = ", ".join(map(repr, indices))
+            raise ScheduleError(
+                f"block {tile.block.name!r} goes to {buffer.name!r} at [{shown}], "
+                f"which does not run through the tile like operand {own.name!r}"
+            )
+        made = _Operand(buffer, _origin(tile, indices), dims)
+        if found.setdefault(own, made) != made:
+            raise ScheduleError(
+                f"operand {own.name!r} would be two places of {buffer.name!r} in block "
+                f"{tile.block.name!r}"
+            )
+    return found
+
+
+def _dims(
+    wanted: Sequence[Linear], found: Sequence[Linear]
+) -> tuple[int | None, ...] | None:
+    """Which wanted dimension runs along each one found; None where they differ."""
+    left = [d for d, form in enumerate(wanted) if form != Linear()]
+    dims: list[int | None] = []
+    for form in found:
+        if form == Linear():
+            dims.append(None)
+        elif left and wanted[left[0]] == form:
+            dims.append(left.pop(0))
+        else:
+            return None
+    return None if left else tuple(dims)
+
+
+def _origin(tile: _Nest, indices: Sequence[Expr]) -> tuple[Expr, ...]:
+    """The indices at the tile's first element, by the axes that are left."""
+    gone = {
+        axis.var: Const(0, axis.var.dtype)
+        for axis in tile.block.axes
+        if _outer_part(tile, axis) == Linear()
+    }
+    return tuple(
+        index
+        if isinstance(index, Var) and index not in gone
+        else linear(substitute(index, gone)).expr()
+        for index in indices
+    )
+
+
+def _outer_part(tile: _Nest, axis: Axis) -> Linear:
+    """An axis's value at the tile's first element, if that is nothing: 0."""
+    form = linear(axis.value)
+    return form - tile.inner(form)
+
+
+def _instruction(
+    entry: TensorIntrinsic,
+    tile: _Nest,
+    operands: Mapping[Buffer, _Operand],
+    taken: set[str],
+) -> Stmt:
+    """The block with the instruction, run once for the tile."""
+    axes = tuple(
+        dataclasses.replace(axis, value=outer.expr())
+        for axis in tile.block.axes
+        if (outer := _outer_part(tile, axis)) != Linear()
+    )
+    body = entry.implementation.body
+    local = {
+        n.var: Var(fresh(n.var.name, taken), n.var.dtype)
+        for n in walk(body)
+        if isinstance(n, Let)
+    }
+
+    def put(node: Any) -> Any:
+        if isinstance(node, Var):
+            return local.get(node, node)
+        if isinstance(node, Buffer):
+            return node
+        node = rebuild(node, put)
+        if isinstance(node, (Load, Store)) and node.buffer in operands:
+            place = operands[node.buffer]
+            at = place.at(node.indices)
+            return dataclasses.replace(node, buffer=place.buffer, indices=at)
+        return node
+
+    folds = any(axis.kind == "reduction" for axis in axes)
+    init = tile.block.init if folds else None
+    return dataclasses.replace(tile.block, axes=axes, body=put(body), init=init)

@@ -1,0 +1,159 @@
+"""tensorize: instructions whose meaning is a loop nest."""
+
+from __future__ import annotations
+
+import pytest
+
+from tensorlang.errors import ScheduleError
+from tensorlang.ir.parser import parse
+from tensorlang.ir.printer import show
+from tensorlang.scheduling.layout import transform_layout
+from tensorlang.scheduling.legality import disabled
+from tensorlang.scheduling.reduction import decompose_reduction
+from tensorlang.scheduling.tensor_intrinsics import NAMES, tensor_intrinsic
+from tensorlang.scheduling.tensorize import tensorize
+
+MATMUL = parse("""
+def matmul(a: f32[6, 5], b: f32[5, 48], c: Out[f32[6, 48]]):
+    for i in range(6):
+        for k in range(5):
+            for j_0 in range(3):
+                for j_1 in range(16):
+                    with block("c", vi=spatial(6, i), vj=spatial(48, j_0 * 16 + j_1),
+                               vk=reduction(5, k)):
+                        reduce(sum, c[vi, vj], a[vi, vk] * b[vk, vj])
+""")
+
+BF16 = parse("""
+def matmul(a: bf16[3, 10], b: bf16[10, 32], c: Out[f32[3, 32]]):
+    t = alloc(bf16[10, 32])
+    for k in range(10):
+        for j in range(32):
+            with block("t", vk=spatial(10, k), vj=spatial(32, j)):
+                t[vk, vj] = b[vk, vj]
+    for i in range(3):
+        for j_0 in range(2):
+            for k_0 in range(5):
+                for j_1 in range(16):
+                    for k_1 in range(2):
+                        with block("c", vi=spatial(3, i),
+                                   vj=spatial(32, j_0 * 16 + j_1),
+                                   vk=reduction(10, k_0 * 2 + k_1)):
+                            reduce(sum, c[vi, vj],
+                                   cast(f32, a[vi, vk]) * cast(f32, t[vk, vj]))
+""")
+
+PACK = parse("""
+def pack(w: f32[48, 32], t: Out[f32[3, 32, 16]]):
+    for n_0 in range(3):
+        for k_0 in range(2):
+            for n_1 in range(16):
+                for k_1 in range(16):
+                    with block("t", vo=spatial(3, n_0), vn=spatial(16, n_1),
+                               vk=spatial(32, k_0 * 16 + k_1)):
+                        t[vo, vk, vn] = w[vo * 16 + vn, vk]
+""")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_implementation_means_what_it_says(name, same_meaning):
+    entry = tensor_intrinsic(name)
+    same_meaning(entry.meaning, entry.implementation)
+
+
+def test_tensorize_a_matmul_with_fma(golden, same_meaning):
+    func, _ = decompose_reduction(MATMUL, "c", "k")
+    after = tensorize(func, "c", "fma_16xf32")
+    golden(show(after))
+    same_meaning(MATMUL, after)
+
+
+def test_tensorize_with_bf16_pairs(golden, same_meaning):
+    func = transform_layout(BF16, "t", "lambda k, j: (k // 2, j, k % 2)")
+    func, _ = decompose_reduction(func, "c", "k_0")
+    after = tensorize(func, "c", "dpbf16_16xf32")
+    golden(show(after))
+    same_meaning(BF16, after)
+
+
+def test_tensorize_packing_with_a_transpose(same_meaning):
+    after = tensorize(PACK, "n_1", "transpose_16x16xf32")
+    assert "shuffle" in show(after)
+    same_meaning(PACK, after)
+
+
+@pytest.mark.parametrize(
+    ("step", "match"),
+    [
+        (lambda: tensorize(MATMUL, "c", "fma_7xf32"), "no intrinsic 'fma_7xf32'"),
+        (lambda: tensorize(MATMUL, "c", "fma_16xf32"), "decompose its reduction first"),
+        (lambda: tensorize(MATMUL, "c", "fma_8xf32"), "is for loops of"),
+        (lambda: tensorize(MATMUL, "k", "fma_16xf32"), "is for loops of"),
+        (lambda: tensorize(PACK, "n_1", "dpbf16_16xf32"), "is for loops of"),
+        (
+            lambda: tensorize(
+                parse(show(PACK).replace("vo * 16 + vn, vk", "vo * 16 + vn, 31 - vk")),
+                "t",
+                "transpose_16x16xf32",
+            ),
+            "does not run through the tile",
+        ),
+    ],
+)
+def test_refusals_of_tensorizing(step, match):
+    with pytest.raises(ScheduleError, match=match):
+        step()
+
+
+def broken(rule, step, func, wrong):
+    """The step is refused by its rule; without the rule the result is wrong."""
+    with pytest.raises(ScheduleError, match=rule):
+        step()
+    with disabled(rule):
+        after = step()
+    wrong(func, after)
+
+
+def test_without_the_rule_on_meaning_an_instruction_computes_otherwise(wrong):
+    func = parse(show(MATMUL).replace("a[vi, vk] * b", "a[vi, vk] + b"))
+    func, _ = decompose_reduction(func, "c", "k")
+    broken(
+        "an instruction means what it replaces",
+        lambda: tensorize(func, "c", "fma_16xf32"),
+        func,
+        wrong,
+    )
+
+
+def test_without_the_rule_on_whole_tiles_an_edge_is_overrun(wrong):
+    text = show(MATMUL).replace("48", "40")
+    func = parse(text.replace("vk=reduction(5, k)", "vk=reduction(5, k), where=j_0 * 16 + j_1 < 40"))
+    func, _ = decompose_reduction(func, "c", "k")
+    broken(
+        "a tensorized tile is whole",
+        lambda: tensorize(func, "c", "fma_16xf32"),
+        func,
+        wrong,
+    )
+
+
+def test_without_the_rule_on_overlap_an_operand_is_overwritten(wrong):
+    func = parse("""
+def chain(x: f32[16], b: f32[16], y: Out[f32[16]]):
+    t = alloc(f32[16])
+    for i in range(16):
+        with block("t", vi=spatial(16, i)):
+            t[vi] = x[vi] + 3.0
+    for j in range(16):
+        with block("c", vj=ordered(16, j)):
+            reduce(sum, t[vj], t[3] * b[vj])
+    for k in range(16):
+        with block("y", vk=spatial(16, k)):
+            y[vk] = t[vk]
+""")
+    broken(
+        "operands of an instruction do not overlap",
+        lambda: tensorize(func, "j", "fma_16xf32"),
+        func,
+        wrong,
+    )
