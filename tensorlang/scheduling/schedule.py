@@ -164,6 +164,10 @@ class Schedule:
         made = self.apply("rfactor", block, loop, **_given(axis=axis or None))
         return made
 
+    def tensorize(self, target: str, intrinsic: str) -> None:
+        """Replace a tile's loops by an instruction of that meaning."""
+        self.apply("tensorize", target, intrinsic)
+
 
 def _given(**options: Any) -> dict[str, Any]:
     """The options that are not at their default, for a short trace."""
