@@ -51,7 +51,9 @@ class Compiled:
     def __call__(self, *arrays: Any, team: int = 1, **scalars: Any) -> int:
         words = self.slots(arrays, scalars)
         size = self.query("workspace", *arrays, **scalars)
-        memory = np.zeros(size + 64, np.uint8)
+        if size:  # pieces of it may be for each useful thread
+            team = min(team, self.query("team", *arrays, **scalars))
+        memory = np.full(size + 4160, 171, np.uint8)
         words.append(memory.ctypes.data + -memory.ctypes.data % 64)
         args = (ctypes.c_uint64 * len(words))(*words)
         kind = ctypes.CFUNCTYPE(
@@ -66,6 +68,7 @@ class Compiled:
             faults = [function(args, tid, team, None) for tid in range(team)]
         else:
             faults = together(team, lambda tid: function(args, tid, team, None))
+        assert (memory[-4096:] == 171).all(), "written behind the workspace"
         return next((fault for fault in faults if fault), 0)
 
 
