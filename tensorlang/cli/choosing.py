@@ -1,0 +1,100 @@
+"""Which configuration a call would run, and why: records judged one by one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tensorlang import records
+from tensorlang.errors import TensorlangError
+from tensorlang.ir.digest import digest
+from tensorlang.ops import building
+from tensorlang.ops.operator import DIRECT
+from tensorlang.scheduling import Knobs
+
+if TYPE_CHECKING:
+    from tensorlang.ops import Operator
+    from tensorlang.record_files import Record
+    from tensorlang.scheduling import Schedule
+    from tensorlang.targets import Target
+    from tensorlang.workload import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A record that came into question, how near it is, and what became of it."""
+
+    record: Record
+    near: str
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What would run: a schedule with its algorithm and knobs, and why this one."""
+
+    schedule: Schedule
+    algorithm: str
+    knobs: Knobs
+    why: str
+    verdicts: list[Verdict] = field(default_factory=list)
+
+
+def replayed(
+    op: Operator, record: Record, workload: Workload, target: Target
+) -> tuple[Schedule, Knobs] | str:
+    """The schedule that a record's knobs give, or in words why it is stale."""
+    knobs = Knobs.replay(dict(record.knobs))
+    try:
+        made = building.schedule(op, workload, target, record.algorithm, knobs)
+    except TensorlangError as problem:
+        return f"stale: {problem}"
+    if digest(made.function) != record.ir:
+        if workload != record.workload:
+            return "its knobs give other IR for this shape than where it was tuned"
+        return (
+            f"stale: filed by tensorlang {record.generator}, and its knobs give "
+            "other IR now"
+        )
+    return made, knobs
+
+
+def choose(op: Operator, workload: Workload, target: Target) -> Chosen:
+    """What `op` would run for a workload: as `ops.building` chooses it.
+
+    Raises:
+        ArgumentError: a pinned knob is out of its domain, or not one of the schedule's.
+    """
+    pins = building.pinned(op)
+    known = records.lookup(workload, target)
+    verdicts: list[Verdict] = []
+    chosen: Chosen | None = None
+    for choice in known:
+        if pins:
+            said = f"{building.PIN_VARIABLE} is set"
+        elif chosen is not None:
+            said = "not needed"
+        else:
+            result = replayed(op, choice.record, workload, target)
+            if isinstance(result, str):
+                said = result
+            else:
+                said = "chosen"
+                chosen = Chosen(
+                    result[0], choice.record.algorithm, result[1], choice.reason
+                )
+        verdicts.append(Verdict(choice.record, choice.reason, said))
+    return _with(chosen or _default(op, workload, target), verdicts)
+
+
+def _default(op: Operator, workload: Workload, target: Target) -> Chosen:
+    pins = building.pinned(op)
+    knobs = Knobs(pinned=pins)
+    made = building.schedule(op, workload, target, DIRECT, knobs)
+    rule = "the default: the schedule's own rule over shape and machine"
+    why = f"{building.PIN_VARIABLE} fixes {', '.join(pins)}" if pins else rule
+    return Chosen(made, DIRECT, knobs, why)
+
+
+def _with(chosen: Chosen, verdicts: list[Verdict]) -> Chosen:
+    return Chosen(chosen.schedule, chosen.algorithm, chosen.knobs, chosen.why, verdicts)

@@ -1,0 +1,235 @@
+"""What several commands take: operators, shapes, types, attributes, times."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+
+import typer
+
+from tensorlang.errors import (
+    ArgumentError,
+    DTypeError,
+    OperatorError,
+    ShapeError,
+    TensorlangError,
+)
+
+if TYPE_CHECKING:
+    from tensorlang.ops import Operator
+    from tensorlang.workload import Workload
+
+Name = Annotated[
+    str, typer.Argument(metavar="OP", help="An operator, or module:name for your own.")
+]
+Shape = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SIZES",
+        help="Sizes of an array, such as 16777216 or 64x784; commas between arrays.",
+    ),
+]
+DType = Annotated[
+    str | None,
+    typer.Option("--dtype", metavar="TYPE", help="Element type; commas for several."),
+]
+Attribute = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--attr", metavar="NAME=VALUE", help="An attribute; may be given repeatedly."
+    ),
+]
+TargetName = Annotated[
+    str | None, typer.Option("--target", help="Such as llvm; see tlang targets.")
+]
+
+_SHAPE: Final = re.compile(r"\d+(x\d+)*")
+_MOST_ELEMENTS: Final = 1 << 48
+_TIME: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(s|m|h)?")
+_SECONDS: Final = {None: 1, "s": 1, "m": 60, "h": 3600}
+_WORDS: Final[dict[str, Any]] = {"true": True, "false": False, "none": None}
+
+T = TypeVar("T")
+
+
+def shapes(text: str | None) -> tuple[tuple[int, ...], ...]:
+    """The shapes of `64x784,512x784`; none where nothing is given.
+
+    Raises:
+        ShapeError: it is not of that form, or too large for any memory.
+    """
+    if text is None:
+        return ()
+    parts = [part.strip() for part in text.split(",")]
+    if not all(map(_SHAPE.fullmatch, parts)):
+        raise ShapeError(
+            f"--shape {text!r} is not sizes joined by x, such as 16777216 or 64x784 "
+            "(commas between the shapes of several arrays)"
+        )
+    found = tuple(tuple(int(size) for size in part.split("x")) for part in parts)
+    for shape, part in zip(found, parts, strict=True):
+        if math.prod(shape) > _MOST_ELEMENTS:
+            raise ShapeError(f"--shape {part!r}: no memory holds so many elements")
+    return found
+
+
+def dtypes(text: str | None) -> tuple[str, ...] | str | None:
+    """Our name of an element type, or of several: `float32` is `f32`.
+
+    Raises:
+        DTypeError: one of them is no element type.
+    """
+    if text is None:
+        return None
+    from tensorlang.ir.dtypes import NAMES, as_dtype  # noqa: PLC0415 - loads NumPy
+
+    names = []
+    for part in text.split(","):
+        try:
+            names.append(as_dtype(part.strip()).name)
+        except TensorlangError:
+            raise DTypeError(
+                f"--dtype {part.strip()!r} is no element type; these are: "
+                f"{', '.join(NAMES)}"
+            ) from None
+    return names[0] if len(names) == 1 else tuple(names)
+
+
+def seconds(text: str, option: str = "--budget") -> float:
+    """The seconds of `90`, `60s`, `2m` or `1h`.
+
+    Raises:
+        ArgumentError: it is no time, or none at all.
+    """
+    match = _TIME.fullmatch(text.strip())
+    found = float(match[1]) * _SECONDS[match[2]] if match else 0.0
+    if not 0 < found < math.inf:
+        raise ArgumentError(
+            f"{option} {text!r} is not a time longer than 0, such as 60s, 2m or 1h"
+        )
+    return found
+
+
+def operators(name: str) -> tuple[Operator, ...]:
+    """The operators of a name: one, or a family's members.
+
+    Raises:
+        OperatorError: nothing is called that, or its module cannot be imported.
+    """
+    from tensorlang.ops import select  # noqa: PLC0415 - loads NumPy
+
+    return _imported(name, select)
+
+
+def operator(name: str) -> Operator:
+    """The operator of a name; of a family the one that is called so.
+
+    Raises:
+        OperatorError: nothing is called that, or it is a family of several.
+    """
+    found = operators(name)
+    if len(found) > 1:
+        members = ", ".join(op.id for op in found)
+        raise OperatorError(f"{name!r} is a family; name one of its members: {members}")
+    return found[0]
+
+
+def _imported(name: str, find: Callable[[str], T]) -> T:
+    """Find where the current directory's modules can be imported too."""
+    if ":" in name and os.getcwd() not in sys.path:  # noqa: PTH109 - entries are text
+        sys.path.insert(0, os.getcwd())  # noqa: PTH109 - the same
+    try:
+        return find(name)
+    except TensorlangError:
+        raise
+    except (Exception, SystemExit) as problem:  # a user's module may raise anything
+        raise OperatorError(
+            f"{name!r} cannot be imported: {type(problem).__name__}: {problem}"
+        ) from problem
+
+
+def attributes(op: Operator, given: Sequence[str] | None) -> dict[str, Any]:
+    """The attributes of `name=value` texts, checked against the operator's.
+
+    Raises:
+        ArgumentError: one has no such form, name or kind of value.
+    """
+    known = op.default.named if op.default else {}
+    found: dict[str, Any] = {}
+    for text in given or ():
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not (name and equals and value):
+            raise ArgumentError(f"--attr {text!r} is not of the form name=value")
+        if name not in known:
+            listed = ", ".join(sorted(known)) or "none"
+            raise ArgumentError(f"{op.id} has no attribute {name!r}; it has {listed}")
+        found[name] = _like(name, _value(value), known[name])
+    return found
+
+
+def _like(name: str, value: Any, usual: Any) -> Any:
+    """The value, if it is of the kind that the attribute usually has."""
+    if isinstance(usual, float) and type(value) is int:
+        return float(value)
+    if usual is not None and type(value) is not type(usual):
+        raise ArgumentError(
+            f"attribute {name} is a {type(usual).__name__} such as {usual!r}, "
+            f"not {value!r}"
+        )
+    return value
+
+
+def _value(text: str) -> Any:
+    if text.lower() in _WORDS:
+        return _WORDS[text.lower()]
+    for read in (int, float):
+        try:
+            return read(text)
+        except ValueError:
+            continue
+    return text
+
+
+def workload(
+    op: Operator,
+    shape: str | None = None,
+    dtype: str | None = None,
+    attrs: Sequence[str] | None = None,
+) -> Workload:
+    """The workload that the options describe; the rest is the operator's default.
+
+    Raises:
+        ShapeError, DTypeError, ArgumentError: an option does not fit the operator.
+        OperatorError: the operator is not defined for this workload.
+    """
+    given, types = shapes(shape), dtypes(dtype)
+    usual = op.default.shapes if op.default else ()
+    if given and usual and len(given) != len(usual):
+        raise ShapeError(f"{op.id} takes {len(usual)} shapes, --shape has {len(given)}")
+    count = len(given or usual)
+    if isinstance(types, tuple) and len(types) != count:
+        raise DTypeError(f"{op.id} takes {count} types, --dtype has {len(types)}")
+    first = types[0] if isinstance(types, tuple) else types
+    if first is not None and op.dtypes and first not in op.dtypes:
+        raise DTypeError(f"{op.id} is for {', '.join(op.dtypes)}, not {first}")
+    found = op.workload(*given, dtypes=types, **attributes(op, attrs))
+    _defined(op, found, "" if given else "; give --shape")
+    return found
+
+
+def _defined(op: Operator, wanted: Workload, hint: str) -> None:
+    """Refuse a workload that the operator has no definition for."""
+    try:
+        op.function(wanted)
+    except TensorlangError as problem:
+        if hint and not wanted.shapes:
+            raise type(problem)(f"{problem}{hint}") from None
+        raise
+    except Exception as problem:  # a definition of a user's may raise anything
+        raise OperatorError(
+            f"{wanted} cannot be defined: {type(problem).__name__}: {problem}"
+        ) from problem

@@ -1,0 +1,166 @@
+"""`tlang show`: an operator at each stage between its definition and machine code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+from rich.console import Console
+from rich.syntax import Syntax
+
+from tensorlang import runtime, targets
+from tensorlang.cli import choosing, console, options
+from tensorlang.errors import ArgumentError
+from tensorlang.ir import show as printed
+
+if TYPE_CHECKING:
+    from tensorlang.ops import Operator
+    from tensorlang.runtime import Kernel
+    from tensorlang.targets import Target
+    from tensorlang.workload import Workload
+
+app = typer.Typer()
+
+_PAGE: Final = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<title>{title}</title>
+<style>
+body {{ font-family: sans-serif; margin: 2em; }}
+pre {{ font-family: Menlo, Consolas, monospace; line-height: 1.3; }}
+{styles}
+</style>
+</head>
+<body>
+<h1>{title}</h1>
+{sections}</body>
+</html>
+"""
+
+
+@dataclass
+class View:
+    """An operator and workload, scheduled and built as far as it is looked at."""
+
+    op: Operator
+    workload: Workload
+    target: Target
+
+    @cached_property
+    def chosen(self) -> choosing.Chosen:
+        """The configuration that a call would run."""
+        return choosing.choose(self.op, self.workload, self.target)
+
+    @cached_property
+    def kernel(self) -> Kernel:
+        """It, built."""
+        knobs = self.chosen.knobs.values
+        return runtime.build(self.chosen.schedule, self.target, knobs=knobs)
+
+
+def _knobs(view: View) -> str:
+    """The chosen value of each knob and its domain, one a line."""
+    knobs = view.chosen.knobs
+    lines = [f"# {view.chosen.algorithm}; {view.chosen.why}"]
+    lines += [
+        f"{name} = {knobs.values[name]!r}  # {domain}"
+        for name, domain in knobs.domains.items()
+    ]
+    return "\n".join(lines)
+
+
+# stage -> (what it is, the language of its text, the text)
+STAGES: Final[dict[str, tuple[str, str, Callable[[View], str]]]] = {
+    "ir": (
+        "the definition",
+        "python",
+        lambda v: printed(v.op.function(v.workload, v.chosen.algorithm)),
+    ),
+    "knobs": ("the choices of its schedule", "python", _knobs),
+    "trace": (
+        "the steps of its schedule",
+        "python",
+        lambda v: str(v.chosen.schedule.trace),
+    ),
+    "scheduled": (
+        "the IR after these steps",
+        "python",
+        lambda v: printed(v.chosen.schedule.function),
+    ),
+    "lowered": (
+        "what code is printed from",
+        "python",
+        lambda v: printed(v.kernel.lowered),
+    ),
+    "source": ("the source that was compiled", "llvm", lambda v: v.kernel.source),
+    "asm": ("the machine's instructions", "gas", lambda v: v.kernel.asm),
+}
+
+
+@app.command()
+def show(
+    op: options.Name,
+    *,
+    target: options.TargetName = None,
+    shape: options.Shape = None,
+    dtype: options.DType = None,
+    attr: options.Attribute = None,
+    stage: Annotated[
+        str, typer.Option(metavar="STAGE", help=f"One of: {', '.join(STAGES)}.")
+    ] = "",
+    html: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a page instead; every stage, or one."),
+    ] = None,
+) -> None:
+    """Show an operator at a stage between its definition and machine code.
+
+    Without --stage it is the definition. The text is highlighted on a terminal, and
+    plain where it is piped.
+    """
+    if stage and stage not in STAGES:
+        raise ArgumentError(
+            f"{stage!r} is no stage of an operator; the stages are {', '.join(STAGES)}"
+        )
+    chosen = targets.get(target)
+    found = options.operator(op)
+    view = View(found, options.workload(found, shape, dtype, attr), chosen)
+    if html is not None:
+        html.write_text(page(view, [stage] if stage else list(STAGES)), "utf-8")
+        return
+    _, lexer, text = STAGES[stage or "ir"]
+    console.code(text(view), lexer)
+
+
+def page(view: View, stages: Sequence[str]) -> str:
+    """An HTML page with a section a stage."""
+    sections, styles = [], []
+    for stage in stages:
+        about, lexer, text = STAGES[stage]
+        heading = f'<h2 id="{stage}">{stage}: {escape(about)}</h2>'
+        style, code = _highlighted(text(view), lexer, stage)
+        styles.append(style)
+        sections.append(f"{heading}\n<pre><code>{code}</code></pre>\n")
+    title = escape(f"{view.workload} on {view.target.name}")
+    return _PAGE.format(
+        title=title, styles="\n".join(styles), sections="".join(sections)
+    )
+
+
+def _highlighted(text: str, lexer: str, stage: str) -> tuple[str, str]:
+    """Style sheet and marked text, with classes named after the stage."""
+    width = max(map(len, text.splitlines()), default=1) + 1
+    recorder = Console(record=True, width=width, file=StringIO())
+    recorder.print(Syntax(text, lexer, theme="friendly", background_color="default"))
+    made = recorder.export_html(code_format="{stylesheet}\0{code}")
+    styles, _, code = made.partition("\0")
+    styles = re.sub(r"^\.r(?=\d)", f".{stage}-", styles, flags=re.MULTILINE)
+    return styles, code.replace('class="r', f'class="{stage}-')

@@ -1,0 +1,49 @@
+"""`tlang targets`: what kernels can be built for here, and how to get the rest."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import typer
+
+from tensorlang import targets as machines
+from tensorlang.cli import console
+from tensorlang.targets import Target
+
+app = typer.Typer()
+
+# of some hundred flags, those that decide what code is made
+_SHOWN: Final = re.compile(
+    r"amx|avx|bf16|bmi|f16c|fma|gfni|asimd|neon|popcnt|sha|sse4|sve|vaes|vpclmul"
+)
+
+
+@app.command()
+def targets() -> None:
+    """Say what is here (device, features, caches, threads) and what is missing."""
+    for kind, problem in machines.known().items():
+        if problem:
+            console.say(f"{kind}: missing\n  {problem}")
+        else:
+            console.say(f"{kind}: present\n{_described(machines.get(kind))}")
+
+
+def _described(target: Target) -> str:
+    caches = ((1, target.l1_bytes), (2, target.l2_bytes), (3, target.l3_bytes))
+    lines = {
+        "device": target.device,
+        "architecture": f"{target.arch} ({target.cpu})",
+        "vectors": f"{target.vector_registers} registers of {target.vector_bits} bits",
+        "features": " ".join(filter(_SHOWN.match, target.features)) or "none",
+        "caches": ", ".join(f"L{level} {_size(size)}" for level, size in caches if size)
+        or "unknown",
+        "threads": str(target.threads),
+        "fingerprint": target.fingerprint,
+    }
+    return "\n".join(f"  {name:<13}{text}" for name, text in lines.items())
+
+
+def _size(size: int) -> str:
+    whole = size % (1 << 20) == 0
+    return f"{size >> 20} MiB" if whole else f"{size >> 10} KiB"
