@@ -20,6 +20,7 @@ from typing import Any
 from tensorlang.codegen.blocks import conjunction, conjuncts
 from tensorlang.codegen.folding import add, make, mul
 from tensorlang.codegen.names import Names
+from tensorlang.codegen.unroll import specialise
 from tensorlang.codegen.vector_exprs import Lanes
 from tensorlang.ir.nodes import (
     LANE_REDUCTIONS,
@@ -164,7 +165,7 @@ class _LaneReductions:
         step = self.names.var(f"{var.name}_step", kind)
         lane = self.names.var(f"{var.name}_lane", kind)
         position = add(mul(step, Const(width, kind)), lane)
-        body = _substituted(loop.body, var, position)
+        body = specialise(loop.body, {var: position}, {})
         exact = isinstance(extent, Const) and int(extent.value) % width == 0
         if not exact:
             body = If(position < extent, body)
@@ -265,12 +266,6 @@ def _all(tests: list[Expr]) -> Expr:
     joined = conjunction(tests)
     assert joined is not None
     return joined
-
-
-def _substituted(body: Stmt, var: Var, value: Expr) -> Stmt:
-    from tensorlang.codegen.unroll import specialise  # noqa: PLC0415 - no cycle
-
-    return specialise(body, {var: value}, {})
 
 
 def _replaced(loop: For, changed: dict[Reduce, Reduce]) -> For:

@@ -17,6 +17,7 @@ from typing import Any, Final
 from tensorlang.codegen.folding import make, mul, sub
 from tensorlang.codegen.multiples import multiple
 from tensorlang.codegen.names import Names
+from tensorlang.codegen.unroll import specialise
 from tensorlang.codegen.vector_exprs import Lanes, NotVectorizable, both
 from tensorlang.ir.nodes import (
     Alloc,
@@ -121,8 +122,6 @@ class _Vectorizer:
 
 def rename(stmt: Stmt, names: Names) -> Stmt:
     """A second copy of a body, whose lets and temporaries get names of their own."""
-    from tensorlang.codegen.unroll import specialise  # noqa: PLC0415
-
     variables: dict[Var, Expr] = {}
     buffers: dict[Buffer, Buffer] = {}
     for node in walk(stmt):

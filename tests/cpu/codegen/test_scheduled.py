@@ -14,6 +14,9 @@ from tensorlang.ir.visit import blocks, loops
 from tensorlang.scheduling.schedule import Schedule
 
 MARGIN = 4096
+STEPS = ["split", "split", "split", "fuse", "reorder", "parallel", "vectorize"]
+STEPS += ["vectorize", "unroll", "partition", "decompose_reduction", "rfactor"]
+STEPS += ["cache_write"]
 PROGRAMS = [
     """
 def product(x: f32[n, 37], w: f32[37, 21], y: Out[f32[n, 21]], *, n: i64):
@@ -51,23 +54,7 @@ def draw(rng, schedule):
     names = [loop.var.name for loop in loops(schedule.function.body)]
     made = [block.name for block in blocks(schedule.function.body)]
     loop, block = rng.choice(names), rng.choice(made)
-    step = rng.choice(
-        [
-            "split",
-            "split",
-            "split",
-            "fuse",
-            "reorder",
-            "parallel",
-            "vectorize",
-            "vectorize",
-            "unroll",
-            "partition",
-            "decompose_reduction",
-            "rfactor",
-            "cache_write",
-        ]
-    )
+    step = rng.choice(STEPS)
     args = {
         "split": (loop, (None, rng.choice([2, 3, 4, 8, 16]))),
         "fuse": tuple(names[:2]),
