@@ -20,6 +20,7 @@ from tensorlang.scheduling import (  # noqa: F401 - importing them fills PRIMITI
     reindex,
     reverse_compute_at,
     rfactor,
+    tensorize,
 )
 from tensorlang.scheduling.knobs import Knobs
 from tensorlang.scheduling.legality import LEGALITY

@@ -131,7 +131,8 @@ def pad(func: Function, name: str, multiples: Sequence[int]) -> Function:
 
     Args:
         func: The function.
-        name: A temporary that one block stores by its axes, or a block.
+        name: A temporary that one block stores by its axes, or a block. Where both have
+            the name, the number of multiples tells which is meant; the temporary first.
         multiples: One for each dimension, or each axis; 1 leaves it alone.
 
     Raises:
@@ -152,8 +153,10 @@ def pad(func: Function, name: str, multiples: Sequence[int]) -> Function:
             with block("t", vi=spatial(12, i)):
                 t[vi] = select(vi < 10, x[min(vi, 9)], 0.0)
     """
-    if any(buffer.name == name for buffer in allocations(func)):
-        buffer = find_buffer(func, name)
+    blocks = {block_of(path).name for path in paths_to(func, Block)}
+    held = [b for b in allocations(func) if b.name == name]
+    if held and (name not in blocks or len(multiples) == held[0].ndim):
+        buffer = held[0]
         _need_count(name, multiples, buffer.ndim)
         return _pad_buffer(func, name, tuple(map(_rounded, buffer.shape, multiples)))
     return _pad_block(func, name, multiples)

@@ -112,3 +112,13 @@ def f(x: i64[5], y: Out[i64[5]]):
 def renamed(func):
     """A block apart from its buffer's name: `pad` takes either."""
     return parse(show(func).replace('block("u"', 'block("quotient"'))
+
+
+def test_pad_tells_a_block_from_a_temporary_of_its_name(same_meaning):
+    func, _ = cache_read(MATMUL, "c", "b", "global")
+    func, (_, name) = cache_write(func, "c", "c", "global")
+    func = parse(show(func).replace('block("c"', f'block("{name}"'))
+    after = pad(func, name, [1, 8, 1])
+    assert f"{name} = alloc(f32[10, 8])" in show(after)
+    assert "b_global = alloc(f32[7, 8])" in show(after)
+    same_meaning(MATMUL, after)
