@@ -122,8 +122,7 @@ class Loops:
         text += _stream("fill", "") + _stream("ntfill", ", !nontemporal !0")
         text += declarations + "!0 = !{i32 1}\n"
         names = ("clock", "fma", "mix", "fill", "ntfill")
-        compiled = llvm.compile_module(text)
-        self._library = llvm.link([compiled.object_code], names)
+        self._library = llvm.link([llvm.compile_module(text)], names)
         prototype = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
         self._calls = {name: prototype(self._library[name]) for name in names}
 

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from operator import sub
 from typing import TYPE_CHECKING, Any, Final
 
 from tensorlang import targets
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 _CODES: Final = ("object_code", "wrapper_code")
 _TEXTS: Final = ("ir", "lowered", "source", "trace")
+_STAGES: Final = ("lower", "render", "compile")
 _KERNELS: Final[dict[str, Kernel]] = {}
 _NAMED: Final[dict[tuple[str, Target], Kernel]] = {}
 _LOCKS: Final[dict[str, threading.Lock]] = {}
@@ -107,18 +110,24 @@ def make_artifact(recipe: Recipe, target: Target) -> Artifact:
     from tensorlang.runtime.describing import signature_of  # noqa: PLC0415 - the same
 
     signature = signature_of(recipe.function)
+    times = [time.perf_counter()]
     lowered = lower(recipe.function, target)
+    times.append(time.perf_counter())
     source = render(lowered, target, recipe.knobs)
+    times.append(time.perf_counter())
+    code = llvm.compile_module(source)
+    times.append(time.perf_counter())
     apart = wrapper.runs_apart(source)
     return Artifact(
         signature,
-        llvm.compile_module(source).object_code,
+        code,
         wrapper.wrapper_code(signature, target.threads, apart=apart),
         ir=show(recipe.function),
         lowered=show(lowered),
         source=source,
         trace=recipe.trace,
         knobs=dict(recipe.knobs),
+        seconds=dict(zip(_STAGES, map(sub, times[1:], times), strict=True)),
     )
 
 
@@ -176,7 +185,11 @@ def _key(recipe: Recipe, target: Target) -> str:
 def _to_entry(artifact: Artifact) -> cache.Entry:
     texts = {name: getattr(artifact, name).encode() for name in _TEXTS}
     codes = {name: getattr(artifact, name) for name in _CODES}
-    header = {"signature": artifact.signature.to_json(), "knobs": artifact.knobs}
+    header = {
+        "signature": artifact.signature.to_json(),
+        "knobs": artifact.knobs,
+        "seconds": artifact.seconds,
+    }
     return cache.Entry(header, {**codes, **texts})
 
 
@@ -188,6 +201,7 @@ def _from_entry(entry: cache.Entry) -> Artifact:
         object_code=blobs["object_code"],
         wrapper_code=blobs["wrapper_code"],
         knobs=entry.header["knobs"],
+        seconds=entry.header["seconds"],
         **texts,
     )
 

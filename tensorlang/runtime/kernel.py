@@ -31,7 +31,7 @@ class Artifact:
 
     `ir` is the text of the function that was built, `lowered` of what codegen made of
     it, `source` the LLVM IR printed from that, `trace` the schedule's steps, `knobs`
-    the values that the schedule used.
+    the values that the schedule used, `seconds` what building took, by stage.
     """
 
     signature: Signature
@@ -42,6 +42,7 @@ class Artifact:
     source: str = ""
     trace: str = ""
     knobs: Mapping[str, Any] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
 
 
 class Kernel:

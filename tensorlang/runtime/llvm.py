@@ -14,9 +14,7 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, wraps
 from typing import Any, Final, ParamSpec, TypeVar
 
@@ -46,16 +44,6 @@ def locked(function: Callable[P, R]) -> Callable[P, R]:
             return function(*args, **kwargs)
 
     return alone
-
-
-@dataclass(frozen=True, slots=True)
-class Compiled:
-    """Object code for the host, and the seconds that went into it."""
-
-    object_code: bytes
-    parse_seconds: float
-    optimise_seconds: float
-    emit_seconds: float
 
 
 class Library:
@@ -89,21 +77,16 @@ def compile_quickly(text: str) -> bytes:
 
 
 @locked
-def compile_module(text: str) -> Compiled:
+def compile_module(text: str) -> bytes:
     """Object code of an LLVM IR text, optimised for the host.
 
     Raises:
         CodegenError: LLVM refuses a text; the message holds LLVM's own words and the
             line of the text that it points to.
     """
-    start = time.perf_counter()
     module = _parse(text)
-    parsed = time.perf_counter()
     _optimise(module)
-    optimised = time.perf_counter()
-    code = _machine().emit_object(module)
-    done = time.perf_counter()
-    return Compiled(code, parsed - start, optimised - parsed, done - optimised)
+    return bytes(_machine().emit_object(module))
 
 
 @locked
@@ -112,14 +95,6 @@ def assembly(text: str) -> str:
     module = _parse(text)
     _optimise(module)
     return str(_machine().emit_assembly(module))
-
-
-@locked
-def optimised(text: str) -> str:
-    """The LLVM IR that the optimiser hands to code generation."""
-    module = _parse(text)
-    _optimise(module)
-    return str(module)
 
 
 @locked

@@ -45,7 +45,7 @@ def assemble():
             "WORKSPACE", str(workspace)
         )
         source = (text + queries).replace("NAME", "hand")
-        code = llvm.compile_module(source).object_code
+        code = llvm.compile_module(source)
         wrapped = wrapper.wrapper_code(
             signature, threads, apart=wrapper.runs_apart(source)
         )

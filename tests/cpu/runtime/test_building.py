@@ -77,6 +77,7 @@ def test_a_cached_kernel_is_loaded_without_compiling(compiled):
     assert compiled == []
     assert again.ir == parse(TEXT)
     assert again.artifact.knobs == {"k": 1}
+    assert set(again.artifact.seconds) == {"lower", "render", "compile"}
 
 
 def test_another_thread_count_is_another_kernel():
@@ -128,6 +129,35 @@ def test_eight_threads_build_one_kernel_once(compiled):
     assert len(kernels) == 16
     assert len(set(map(id, kernels))) == 1
     assert len([c for c in compiled if "@twice" in c]) == 1
+
+
+def test_eight_threads_build_different_kernels_at_once():
+    x = np.arange(5, dtype=np.float32)
+    wrong = []
+
+    def work(number):
+        for factor in range(number, number + 4):
+            text = TEXT.replace("x[vi] + x[vi]", f"x[vi] * {factor}.0")
+            if not np.array_equal(build(parse(text))(x), x * np.float32(factor)):
+                wrong.append(factor)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_kernels_are_built_without_a_cache(tmp_path, monkeypatch):
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    monkeypatch.setenv("TENSORLANG_CACHE", str(tmp_path / "open"))
+    x = np.ones(3, np.float32)
+    with pytest.warns(RuntimeWarning, match="kernels are not cached") as caught:
+        assert build(parse(TEXT))(x)[0] == 2
+    assert len(caught) == 1
+    assert list((tmp_path / "open").iterdir()) == []
 
 
 def test_a_named_kernel_is_found_without_its_function():
