@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tensorlang.runtime.signature import evaluate, signature_of
+from tensorlang.runtime.describing import signature_of
+from tensorlang.runtime.signature import evaluate
 
 if TYPE_CHECKING:
     from tensorlang.ir.nodes import Function
@@ -28,13 +29,14 @@ def arguments(
 ) -> tuple[list[np.ndarray[Any, Any]], list[Any]]:
     """Arrays for every buffer and values for every free scalar, in calling order.
 
-    Inputs are random (integers over their whole range, floats standard normal), outputs
-    are zero. The same seed gives the same.
+    Inputs are random (integers over their whole range, or where the operator takes them
+    from, floats standard normal), outputs are zero. The same seed gives the same.
     """
     func = op.function(workload)
     signature = signature_of(func)
     sizes = op.sizes(workload)
     chosen = op.scalars(workload)
+    ranges = op.ranges(workload)
     generator = np.random.default_rng(seed)
     arrays = [
         _array(
@@ -42,6 +44,7 @@ def arguments(
             spec.numpy,
             spec.role,
             tuple(evaluate(d, sizes) for d in spec.shape),
+            ranges.get(spec.name),
         )
         for spec in signature.buffers
     ]
@@ -54,9 +57,13 @@ def _array(
     dtype: np.dtype[Any],
     role: str,
     shape: tuple[int, ...],
+    bounds: tuple[int, int] | None,
 ) -> np.ndarray[Any, Any]:
     if role == "out":
         return np.zeros(shape, dtype)
+    if bounds is not None:
+        low, high = bounds
+        return generator.integers(low, max(high, low + 1), shape).astype(dtype)
     if dtype.kind == "b":
         return generator.integers(0, 2, shape).astype(dtype)
     if dtype.kind in "iu":

@@ -69,6 +69,7 @@ class Operator:
         dtypes: The element types that it is defined for; empty where any may do.
         sizes: The values of its symbolic sizes for a workload, by name.
         scalars: Usual values of its kernels' other scalars, by name: for measuring.
+        ranges: Where its integer inputs come from (the end is out), by name: indices.
     """
 
     def __init__(
@@ -86,6 +87,7 @@ class Operator:
         result: Callable[[Workload], Any] | None = None,
         sizes: Callable[[Workload], dict[str, int]] | None = None,
         scalars: Callable[[Workload], dict[str, Any]] | None = None,
+        ranges: Callable[[Workload], dict[str, tuple[int, int]]] | None = None,
     ) -> None:
         self.id = id
         self.aliases = aliases
@@ -102,6 +104,7 @@ class Operator:
         self._result = result
         self.sizes = sizes or _none
         self.scalars = scalars or _none
+        self.ranges = ranges or _none
         self.__doc__ = front.__doc__
         self.__name__ = id.rpartition(".")[2]
         self.__wrapped__ = front
