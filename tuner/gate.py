@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -68,12 +69,20 @@ def ragged(workload: Workload) -> Iterator[Workload]:
 
 
 class Gate:
-    """The checks for one workload; expected results are made once and kept."""
+    """The checks for one workload; expected results are made at need and kept."""
 
     def __init__(self, op: Operator, workload: Workload, tolerance: float) -> None:
-        self._op, self._tolerance = op, tolerance
-        self.small = [self._interpreted(small) for small in ragged(workload)]
-        self.full = self._compiled(workload)
+        self._op, self._workload, self._tolerance = op, workload, tolerance
+
+    @cached_property
+    def small(self) -> list[Case]:
+        """Ragged shapes, with what the interpreter makes of them."""
+        return [self._interpreted(small) for small in ragged(self._workload)]
+
+    @cached_property
+    def full(self) -> Case:
+        """The workload itself, with what its plain loop nest gives."""
+        return self._compiled(self._workload)
 
     def _case(self, workload: Workload) -> tuple[Function, list[Array], list[Any]]:
         return self._op.function(workload), *arguments(self._op, workload, seed=1)
