@@ -213,6 +213,26 @@ def locked(path: Path) -> Iterator[None]:
         ) from None
 
 
+def remove(path: Path, unwanted: Callable[[Record], bool]) -> int:
+    """Take records out of a file, and the file away with its last; how many went.
+
+    Raises:
+        RecordError: the file is broken (it is left as it is), or stays locked.
+    """
+    if not path.exists():
+        return 0
+    with locked(path):
+        held = read(path)
+        kept = [record for record in held if not unwanted(record)]
+        if len(kept) == len(held):
+            return 0
+        if kept:
+            write(path, kept)
+        else:
+            path.unlink()
+        return len(held) - len(kept)
+
+
 def merge(path: Path, records: Iterable[Record]) -> int:
     """File the records that outrank what the file holds; how many those were.
 

@@ -1,0 +1,246 @@
+"""`tlang records`: what is known to be best, where it is filed, why it is chosen."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from tensorlang import record_files, targets
+from tensorlang import records as held
+from tensorlang.cli import choosing, console, options
+from tensorlang.errors import OperatorError, RecordError
+from tensorlang.ops import find
+from tensorlang.record_files import Record
+
+app = typer.Typer(no_args_is_help=True)
+
+_LAYERS: Final = ("user", "shipped")
+Machine = Annotated[
+    str | None,
+    typer.Option(metavar="FINGERPRINT", help="Of this machine, see tlang targets."),
+]
+
+
+def _files() -> Iterator[tuple[str, Path]]:
+    """Every record file with its layer, strongest first."""
+    for layer, folder in zip(_LAYERS, held.folders(), strict=True):
+        for path in held.all_files(folder):
+            yield layer, path
+
+
+def _read(broken: list[str]) -> Iterator[tuple[str, Record]]:
+    """All records with their layers; what is wrong with files is put aside."""
+    for layer, path in _files():
+        try:
+            found = record_files.read(path)
+        except RecordError as problem:
+            broken.append(str(problem))
+            continue
+        for record in found:
+            yield layer, record
+
+
+def _refuse(broken: Iterable[str]) -> None:
+    problems = list(broken)
+    if problems:
+        raise RecordError("; ".join(problems))
+
+
+@app.command()
+def ls(
+    op: Annotated[str | None, typer.Argument(metavar="[OP]")] = None,
+) -> None:
+    """List the records: the user's own, and those that came with the package."""
+    names = {found.id for found in options.operators(op)} if op else set()
+    broken: list[str] = []
+    rows = [
+        (
+            str(record.workload),
+            record.target,
+            f"{record.algorithm}({_settings(record)})",
+            console.duration(record.seconds),
+            f"{record.default_seconds / record.seconds:.2f}x" if record.seconds else "",
+            layer,
+            record.date,
+        )
+        for layer, record in _read(broken)
+        if not names or record.workload.operator in names
+    ]
+    head = ("workload", "machine", "knobs", "time", "vs default", "layer", "date")
+    if rows:
+        console.table(head, rows)
+    elif not broken:
+        console.say(f"no records; tlang tune makes them, in {held.user_folder()}")
+    _refuse(broken)
+
+
+def _settings(record: Record) -> str:
+    return ", ".join(f"{name}={value}" for name, value in record.knobs)
+
+
+@app.command()
+def explain(
+    op: options.Name,
+    *,
+    shape: options.Shape = None,
+    dtype: options.DType = None,
+    attr: options.Attribute = None,
+    target: options.TargetName = None,
+) -> None:
+    """Say which configuration a call would run, and why this one."""
+    machine = targets.get(target)
+    found = options.operator(op)
+    workload = options.workload(found, shape, dtype, attr)
+    chosen = choosing.choose(found, workload, machine)
+    console.say(f"{workload} on {machine.fingerprint}")
+    settings = ", ".join(f"{k}={v}" for k, v in chosen.knobs.values.items())
+    console.say(f"chosen: {chosen.algorithm}({settings})")
+    console.say(f"because: {chosen.why}")
+    rows = [
+        (
+            str(verdict.record.workload),
+            verdict.record.target,
+            _settings(verdict.record),
+            verdict.near,
+            verdict.said,
+        )
+        for verdict in chosen.verdicts
+    ]
+    if rows:
+        head = ("record", "machine", "knobs", "near", "verdict")
+        console.table(head, rows)
+    else:
+        console.say("no record is near enough to guide it")
+
+
+@app.command()
+def merge(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(metavar="PATH...", help="Record files, or folders of them."),
+    ],
+) -> None:
+    """File others' records into the user's folder, where they are the better ones."""
+    broken: list[str] = []
+    found: list[Record] = []
+    for path in _expanded(paths):
+        try:
+            found += record_files.read(path)
+        except RecordError as problem:
+            broken.append(str(problem))
+    kept = _filed(found, held.user_folder())
+    console.say(f"{kept} of {len(found)} records filed in {held.user_folder()}")
+    _refuse(broken)
+
+
+def _expanded(paths: Iterable[Path]) -> Iterator[Path]:
+    for path in paths:
+        if path.is_dir():
+            inside = held.all_files(path) or sorted(path.glob("*.json"))
+            if not inside:
+                raise RecordError(f"folder {path} holds no record files")
+            yield from inside
+        elif path.exists():
+            yield path
+        else:
+            raise RecordError(f"there is no record file or folder {path}")
+
+
+def _filed(found: Iterable[Record], folder: Path) -> int:
+    """File records below a folder, each in its place; how many outranked others."""
+    places: dict[Path, list[Record]] = defaultdict(list)
+    for record in found:
+        place = record_files.path_of(folder, record.target, record.workload.operator)
+        places[place].append(record)
+    return sum(record_files.merge(path, group) for path, group in places.items())
+
+
+@app.command()
+def export(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER")],
+    op: Annotated[
+        str | None, typer.Option("--op", metavar="OP", help="Only this operator's.")
+    ] = None,
+) -> None:
+    """Copy the user's records into a folder, to be merged elsewhere or shipped."""
+    names = {found.id for found in options.operators(op)} if op else set()
+    broken: list[str] = []
+    found = [
+        record
+        for layer, record in _read(broken)
+        if layer == "user" and (not names or record.workload.operator in names)
+    ]
+    if not found and not broken:
+        raise RecordError(f"there are no records of yours in {held.user_folder()}")
+    kept = _filed(found, folder)
+    console.say(f"{kept} of {len(found)} records filed in {folder}")
+    _refuse(broken)
+
+
+@app.command()
+def verify() -> None:
+    """Check every record file, and replay this machine's records: 1 if any is stale."""
+    here = targets.host()
+    counts: dict[str, int] = defaultdict(int)
+    broken: list[str] = []
+    for layer, record in _read(broken):
+        said = _verdict(record, here)
+        counts[said.partition(":")[0]] += 1
+        if said != "good":
+            console.say(f"{said}: {layer} record of {record.workload}")
+    for problem in broken:
+        console.say(f"broken: {problem}")
+    counts["broken"] = len(broken)
+    total = ", ".join(f"{number} {what}" for what, number in sorted(counts.items()))
+    console.say(f"records: {total}")
+    if counts["broken"] or counts["stale"]:
+        raise typer.Exit(1)
+
+
+def _verdict(record: Record, here: targets.Target) -> str:
+    if record.target != here.fingerprint:
+        return f"of another machine ({record.target})"
+    try:
+        op = find(record.workload.operator)
+    except OperatorError:
+        return "of an operator that is not imported here"
+    threads = record.workload.threads
+    target = here.with_threads(threads) if threads else here
+    result = choosing.replayed(op, record, record.workload, target)
+    return result if isinstance(result, str) else "good"
+
+
+@app.command()
+def rm(
+    op: options.Name,
+    *,
+    shape: options.Shape = None,
+    dtype: options.DType = None,
+    machine: Machine = None,
+) -> None:
+    """Remove the user's records of an operator, of this machine unless one is named.
+
+    Those that came with the package stay, and serve again.
+    """
+    fingerprint = machine or targets.host().fingerprint
+    wanted, types = options.shapes(shape), options.dtypes(dtype)
+    only = (types,) if isinstance(types, str) else types
+
+    def unwanted(record: Record) -> bool:
+        fits = not wanted or record.workload.shapes == wanted
+        return fits and (not only or set(record.workload.dtypes) <= set(only))
+
+    removed = 0
+    for found in options.operators(op):
+        path = record_files.path_of(held.user_folder(), fingerprint, found.id)
+        removed += record_files.remove(path, unwanted)
+    if not removed:
+        raise RecordError(
+            f"no record of yours fits {op} on {fingerprint}; "
+            "tlang records ls lists them"
+        )
+    console.say(f"{removed} records removed")

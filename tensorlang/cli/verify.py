@@ -1,0 +1,106 @@
+"""`tlang verify`: known answers, and kernels beside the interpreter."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from tensorlang import targets
+from tensorlang.cli import choosing, console, options
+from tensorlang.errors import TensorlangError
+from tensorlang.ops import operators as known
+from tensorlang.ops.random.verification import GROUPS, Group
+from tensorlang.runtime import build
+from tensorlang.tuner.gate import Gate, Wrong
+
+if TYPE_CHECKING:
+    from tensorlang.ops import Operator
+    from tensorlang.targets import Target
+
+app = typer.Typer()
+FAILED: Final = 1
+
+
+@app.command()
+def verify(
+    op: Annotated[
+        str | None,
+        typer.Argument(metavar="[OP]", help="An operator or a family; all by default."),
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(help="Such as llvm, or all for every target that is present."),
+    ] = None,
+) -> None:
+    """Check operators: published answers, then kernels against the interpreter.
+
+    Every kernel is the one that a call would run. The exit code is 1 if a line fails.
+    """
+    chosen = known() if op is None else options.operators(op)
+    names = {member.id for member in chosen}
+    groups = [group for group in GROUPS if names.intersection(group.operators)]
+    failures = 0
+    for machine in _machines(target):
+        console.say(f"on {machine}")
+        failures += sum(not _line(g.name, _answers(g, machine)) for g in groups)
+        failures += sum(
+            not _line(member.id, _comparison(member, machine)) for member in chosen
+        )
+    if failures:
+        console.say(f"{failures} failed")
+        raise typer.Exit(FAILED)
+
+
+def _machines(target: str | None) -> Iterable[Target]:
+    if target != "all":
+        return [targets.get(target)]
+    for kind, problem in targets.known().items():
+        if problem:
+            console.say(f"skipped {kind}: {problem}")
+    return [targets.get(kind) for kind, bad in targets.known().items() if not bad]
+
+
+Outcome = tuple[str, str]  # what was compared, and what is wrong: empty if nothing
+
+
+def _line(name: str, check: Callable[[], Outcome]) -> bool:
+    """Run a check and print its line; whether it passed."""
+    start = time.perf_counter()
+    try:
+        what, problem = check()
+    except (TensorlangError, Wrong) as error:
+        what, problem = "", f"{error}"
+    spent = console.duration(time.perf_counter() - start)
+    mark = "FAIL" if problem else "pass"
+    console.say(f"  {mark}  {name:<30}  {problem or what}  ({spent})")
+    return not problem
+
+
+def _answers(group: Group, target: Target) -> Callable[[], Outcome]:
+    def check() -> Outcome:
+        answers = list(group.check(target))
+        wrong = [str(answer) for answer in answers if not answer.correct]
+        problem = f"{len(wrong)} of {len(answers)}: {wrong[0]}" if wrong else ""
+        return f"known answers: {len(answers)}", problem
+
+    return check
+
+
+def _comparison(op: Operator, target: Target) -> Callable[[], Outcome]:
+    """The kernels of small ragged shapes beside the interpreter's results."""
+
+    def check() -> Outcome:
+        workload = options.workload(op)
+        tolerance = op.algorithms["direct"].tolerance
+        cases = Gate(op, workload, tolerance).small
+        for case in cases:
+            made = choosing.choose(op, case.workload, target)
+            served = op.algorithms[made.algorithm].tolerance
+            gate = Gate(op, case.workload, max(tolerance, served))
+            gate.check(build(made.schedule, target), case)
+        return f"as the interpreter, ragged shapes: {len(cases)}", ""
+
+    return check
