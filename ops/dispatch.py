@@ -1,4 +1,4 @@
-"""`__tensorlang_op__`: arguments that take an operator's call over.
+"""Other libraries' values: `__tensorlang_op__`, and results in the caller's kind.
 
 A graph tensor or a symbolic key has a method `__tensorlang_op__(op, args, kwargs)`, so
 that one name serves arrays and graphs. It may return `NotImplemented` to pass.
@@ -7,6 +7,7 @@ that one name serves arrays and graphs. It may return `NotImplemented` to pass.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from tensorlang.errors import ArgumentError
@@ -15,6 +16,20 @@ if TYPE_CHECKING:
     from tensorlang.ops.operator import Operator
 
 PROTOCOL: Final = "__tensorlang_op__"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Late:
+    """A result to be handed over to another library once it is computed."""
+
+    array: Any
+    kind: str
+
+    def settle(self) -> Any:
+        """The array in its library's kind."""
+        from tensorlang.runtime.arrays import as_kind  # noqa: PLC0415 - rarely used
+
+        return as_kind(self.array, self.kind)
 
 
 class Foreign(Exception):  # noqa: N818 - a signal between a front and its operator

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,7 +14,11 @@ from tensorlang.ops.dispatch import own
 from tensorlang.ops.operator import Define, Kernel, Launch, Operator
 from tensorlang.workload import Workload, attributes_of
 
+if TYPE_CHECKING:
+    from tensorlang.ir.nodes import Function
+
 _RESERVED = ("out", "target")
+_GIVEN = "__given"  # ends an input's name until all others are known
 
 
 def operator_of(
@@ -100,16 +105,41 @@ def define_with(id: str, definition: Callable[..., Any]) -> Define:
                 f"not {len(workload.shapes)}"
             )
         inputs = [
-            frontend.placeholder(shape, dtype, name)
+            frontend.placeholder(shape, dtype, f"{name}{_GIVEN}")
             for name, shape, dtype in zip(
                 names, workload.shapes, workload.dtypes, strict=True
             )
         ]
         made = definition(*inputs, **workload.named)
         outputs = made if isinstance(made, tuple) else (made,)
-        return frontend.function(id.replace(".", "_"), inputs, outputs)
+        made = frontend.function(id.replace(".", "_"), inputs, outputs)
+        return _with_names(made, names)
 
     return define
+
+
+def _with_names(func: Function, names: tuple[str, ...]) -> Function:
+    """The function with its inputs called as the definition calls them.
+
+    Whatever else has such a name gives way: the result of `compute` is `y` by default.
+    """
+    from tensorlang.ir.nodes import Buffer, Function  # noqa: PLC0415 - only to build
+    from tensorlang.ir.visit import fresh, replace_buffers, walk  # noqa: PLC0415
+
+    taken = {node.name for node in walk(func) if hasattr(node, "name")} | set(names)
+    called = {f"{name}{_GIVEN}": name for name in names}
+    held = [node for node in walk(func) if isinstance(node, Buffer)]
+    renamed = {
+        buffer: replace(buffer, name=called.get(buffer.name) or fresh("out", taken))
+        for buffer in dict.fromkeys(held)
+        if buffer.name in called or buffer.name in names
+    }
+    params = tuple(
+        replace(param, buffer=renamed.get(param.buffer, param.buffer))
+        for param in func.params
+    )
+    body = replace_buffers(func.body, renamed)
+    return Function(func.name, params, func.scalars, body)
 
 
 def _prepared(
@@ -144,11 +174,10 @@ def _outputs(
 
     if out is None:
         like = given[0] if given else None
-        made = [empty(shape, dtype, like) for shape, dtype in results]
-        shown = [value for _, value in made]
-        return [array for array, _ in made], shown[0] if len(shown) == 1 else tuple(
-            shown
-        )
+        made = [empty(id, shape, dtype, like) for shape, dtype in results]
+        arrays = [array for array, _ in made]
+        shown = tuple(value for _, value in made)
+        return arrays, shown if len(shown) > 1 else shown[0]
     outs = list(out) if isinstance(out, (tuple, list)) else [out]
     if len(outs) != len(results):
         raise ArgumentError(f"{id} has {len(results)} results, out= gives {len(outs)}")

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tensorlang.errors import OperatorError
 from tensorlang.ops import registry
-from tensorlang.ops.dispatch import Foreign, overloaded
+from tensorlang.ops.dispatch import Foreign, Late, overloaded
 from tensorlang.workload import Workload, attributes_of
 
 if TYPE_CHECKING:
@@ -118,6 +118,11 @@ class Operator:
         except Foreign:
             return overloaded(self, args, kwargs)
         kernel(*arguments)
+        kind = type(result)
+        if kind is Late:
+            return result.settle()
+        if kind is tuple:
+            return tuple(v.settle() if type(v) is Late else v for v in result)
         return result
 
     def __repr__(self) -> str:

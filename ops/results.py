@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from tensorlang.errors import ArgumentError, DTypeError, ShapeError
+from tensorlang.ops.dispatch import Late
 from tensorlang.runtime import arrays, buffers
 
 
 def empty(
     name: str, shape: tuple[int, ...], dtype: np.dtype[Any], like: object = None
 ) -> tuple[arrays.Array, Any]:
-    """A fresh array, and the same in the kind (torch, JAX) that `like` has.
+    """A fresh array, and the result: itself, or `Late` in the kind that `like` has.
 
     Raises:
         ShapeError: there is no memory for it.
@@ -28,7 +29,7 @@ def empty(
             "which cannot be allocated; draw it in parts with offset=, or give out="
         ) from problem
     kind = arrays.kind_of(like)
-    return made, made if kind in ("numpy", "builtins") else arrays.as_kind(made, kind)
+    return made, made if kind in ("numpy", "builtins") else Late(made, kind)
 
 
 def given(

@@ -198,6 +198,7 @@ def _masked(  # noqa: PLR0917 - by position, for speed
             and key.words.ndim == 1
             and x.ndim == 1
             and x.size < CHUNK
+            and out.flags.carray
         ):
             limits = scalars(rate, x.dtype)
             if op is not dropout_grad:

@@ -69,7 +69,7 @@ def draw(  # noqa: PLR0917 - by position, for speed
             and out.dtype is plan.dtype
             and key.words.ndim == 1
             and out.size < CHUNK
-            and out.flags.c_contiguous
+            and out.flags.carray
         ):
             key.consume("drawn from", 4)
             flat = out if len(shape) == 1 else out.reshape(-1)
@@ -280,9 +280,9 @@ def number(name: str, what: str, value: Any) -> float:
         ArgumentError: it is no number.
     """
     try:
-        result = float(value)
+        result = math.nan if isinstance(value, (str, bytes)) else float(value)
     except (TypeError, ValueError):
-        raise ArgumentError(f"{name}: {what} is a number, not {value!r}") from None
+        result = math.nan
     if math.isnan(result):
-        raise ArgumentError(f"{name}: {what} is NaN")
+        raise ArgumentError(f"{name}: {what} is a number, not {value!r:.80}")
     return result

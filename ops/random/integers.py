@@ -177,9 +177,9 @@ def _shuffled(name: str, key: Any, x: Any, axis: int, target: Any) -> Launch:
         raise ArgumentError(
             f"{name}: an array of shape {values.shape} has no axis {axis}"
         )
-    if values.dtype.itemsize not in (1, 2, 4, 8) or values.dtype.hasobject:
+    if values.dtype.itemsize not in (1, 2, 4, 8) or values.dtype.kind in "OSU":
         raise DTypeError(
-            f"{name} shuffles elements of 1 to 8 bytes, not {values.dtype}"
+            f"{name} shuffles numbers of 1 to 8 bytes, not {values.dtype}"
         )
     at = axis % values.ndim
     n = values.shape[at]

@@ -93,7 +93,8 @@ def _left_over(nest: Nest, index: Expr, rows: tuple[Expr, ...]) -> list[_Drawn]:
 
 
 def _nest(nest: Nest, name: str, axis: str, extent: Expr, body: _Body) -> Stmt:
-    loops = [Var(f"b{n}" if n else "b", i64) for n in range(len(nest.rows))]
+    row = "tb" if axis == "t" else "b"
+    loops = [Var(f"{row}{n}" if n else row, i64) for n in range(len(nest.rows))]
     loops.append(Var(axis, i64))
     indices = tuple(Var(f"v{loop.name}", i64) for loop in loops)
     *rows, index = indices
