@@ -1,8 +1,10 @@
-"""What a user would pick instead: JAX, PyTorch, NumPy, tinygrad and Numba, at their best.
+"""What people would use instead: JAX, PyTorch, NumPy, tinygrad, Numba at their best.
 
 Each function returns a call that does its whole work, or raises ImportError where its
 package is missing. "into" writes into an existing array, "fresh" allocates its result.
 """
+
+# ruff: noqa: PLC0415 - a peer is imported only where it is asked for
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ Call = Callable[[], object]
 
 
 def jax_random(work: str, n: int) -> Call:
-    """A jitted `jax.random` function on key(0), fresh results, ready when it returns."""
+    """A jitted `jax.random` function on key(0); fresh results, ready on return."""
     import jax
 
     key = jax.random.key(0)
@@ -26,6 +28,12 @@ def jax_random(work: str, n: int) -> Call:
         "uniform": lambda k: jax.random.uniform(k, (n,)),
         "normal": lambda k: jax.random.normal(k, (n,)),
         "split": lambda k: jax.random.key_data(jax.random.split(k, n)),
+        "bernoulli": lambda k: jax.random.bernoulli(k, 0.5, (n,)),
+        "randint": lambda k: jax.random.randint(k, (n,), 0, 10),
+        "permutation": lambda k: jax.random.permutation(k, n),
+        "exponential": lambda k: jax.random.exponential(k, (n,)),
+        "gumbel": lambda k: jax.random.gumbel(k, (n,)),
+        "truncated_normal": lambda k: jax.random.truncated_normal(k, -2, 2, (n,)),
     }
     jitted = jax.jit(body[work])
     return lambda: jitted(key).block_until_ready()
@@ -50,7 +58,8 @@ def torch_random(work: str, n: int, threads: int) -> Call:
     torch.set_num_threads(threads)
     if work == "bits32":
         bits = torch.empty(n, dtype=torch.int32)
-        return lambda: bits.random_()
+        draw: Call = bits.random_
+        return draw
     out = torch.empty(n)
     return {"uniform": out.uniform_, "normal": out.normal_}[work]
 
@@ -70,12 +79,16 @@ def numpy_random(work: str, n: int) -> Call:
     if work == "bits32":
         return lambda: generator.integers(0, 2**32, n, np.uint32)
     out = np.empty(n, np.float32)
-    method = {"uniform": generator.random, "normal": generator.standard_normal}[work]
+    methods: dict[str, Any] = {
+        "uniform": generator.random,
+        "normal": generator.standard_normal,
+    }
+    method = methods[work]
     return lambda: method(dtype=np.float32, out=out)
 
 
 def tinygrad_uniform(n: int) -> Call:
-    """tinygrad's Threefry, both words of each hash, jitted; it runs on one core.
+    """Threefry as tinygrad has it: both words of each hash, jitted, on one core.
 
     tinygrad compiles with clang: the newest one on the PATH is taken.
     """
@@ -84,9 +97,7 @@ def tinygrad_uniform(n: int) -> Call:
     os.environ.setdefault("CC", next(filter(shutil.which, compilers), "clang"))
     from tinygrad import Tensor, TinyJit
 
-    @TinyJit
-    def rand() -> Any:
-        return Tensor.rand(n).realize()
+    rand = TinyJit(lambda: Tensor.rand(n).realize())
 
     def call() -> object:
         out = rand()
@@ -112,8 +123,8 @@ def _numba_hash() -> Any:
         for rotation in _ROTATIONS[group % 2]:
             lines += [
                 "    x0 = np.uint32(x0 + x1)",
-                f"    x1 = np.uint32((x1 << np.uint32({rotation}))"
-                f" | (x1 >> np.uint32({32 - rotation})))",
+                f"    left, right = np.uint32({rotation}), np.uint32({32 - rotation})",
+                "    x1 = np.uint32((x1 << left) | (x1 >> right))",
                 "    x1 = np.uint32(x1 ^ x0)",
             ]
         first, second = ("k1", "k2", "k0")[group % 3], ("k2", "k0", "k1")[group % 3]
@@ -127,6 +138,13 @@ def _numba_hash() -> Any:
     return numba.njit(inline="always")(scope["threefry"])
 
 
+def _parallel(function: Callable[..., None]) -> Any:
+    """Numba's compiled form of a function, its `prange` shared among threads."""
+    import numba
+
+    return numba.njit(parallel=True)(function)
+
+
 def numba_random(work: str, n: int, threads: int) -> Call:
     """The same stream as ours, by hand in Numba with prange, into an existing array."""
     import numba
@@ -135,19 +153,19 @@ def numba_random(work: str, n: int, threads: int) -> Call:
     threefry = _numba_hash()
     u32, resolution = np.uint32, np.float32(2**-23)
 
-    @numba.njit(parallel=True)
+    @_parallel
     def bits32(out: Any, k0: Any, k1: Any) -> None:
         for i in numba.prange(out.shape[0]):
             a, b = threefry(k0, k1, u32(0), u32(i))
             out[i] = a ^ b
 
-    @numba.njit(parallel=True)
+    @_parallel
     def uniform(out: Any, k0: Any, k1: Any) -> None:
         for i in numba.prange(out.shape[0]):
             a, b = threefry(k0, k1, u32(0), u32(i))
             out[i] = np.float32((a ^ b) >> u32(9)) * resolution
 
-    @numba.njit(parallel=True)
+    @_parallel
     def split(out: Any, k0: Any, k1: Any) -> None:
         for i in numba.prange(out.shape[0]):
             a, b = threefry(k0, k1, u32(0), u32(i))
@@ -170,7 +188,7 @@ def numba_dropout(x: np.ndarray[Any, Any], rate: float, threads: int) -> Call:
     threshold = u32(round((1 - rate) * 2**23))
     scale = np.float32(1 / (1 - rate))
 
-    @numba.njit(parallel=True)
+    @_parallel
     def dropout(x: Any, out: Any, k0: Any, k1: Any) -> None:
         for i in numba.prange(out.shape[0]):
             a, b = threefry(k0, k1, u32(0), u32(i))

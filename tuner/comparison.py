@@ -1,0 +1,167 @@
+"""An operator beside its peers: which compute the same, and how they are called."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import numpy as np
+
+from tensorlang.errors import ArgumentError
+from tensorlang.ops.examples import arguments
+from tensorlang.runtime import buffers
+from tensorlang.tuner import peers
+
+if TYPE_CHECKING:
+    from tensorlang.ops import Operator
+    from tensorlang.runtime import Kernel
+    from tensorlang.workload import Workload
+
+Call: TypeAlias = Callable[[], object]
+# from the number of elements and of threads to a call
+Maker: TypeAlias = Callable[[int, int], Call]
+
+INSTALL: Final = "pip install 'tensorlang[bench]'"
+PEERS: Final = ("numpy", "jax", "torch", "numba", "tinygrad")
+RATE: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """A call to be timed, and whether its result is a fresh array each time."""
+
+    name: str
+    call: Call
+    fresh: bool
+
+
+def _jax(work: str) -> tuple[bool, Maker]:
+    return True, lambda n, _: peers.jax_random(work, n)
+
+
+def _torch(work: str) -> tuple[bool, Maker]:
+    return False, lambda n, threads: peers.torch_random(work, n, threads)
+
+
+def _numba(work: str) -> tuple[bool, Maker]:
+    return False, lambda n, threads: peers.numba_random(work, n, threads)
+
+
+def _numpy(work: str, *, fresh: bool = False) -> tuple[bool, Maker]:
+    return fresh, lambda n, _: peers.numpy_random(work, n)
+
+
+def _normal(n: int) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(0).standard_normal(n, np.float32)
+
+
+# operator -> (its element type, peer -> (whether its result is fresh, how to call it))
+COUNTERPARTS: Final[dict[str, tuple[str, Mapping[str, tuple[bool, Maker]]]]] = {
+    "random.bits": (
+        "u32",
+        {
+            "numpy": _numpy("bits32", fresh=True),
+            "jax": _jax("bits32"),
+            "torch": _torch("bits32"),
+            "numba": _numba("bits32"),
+        },
+    ),
+    "random.uniform": (
+        "f32",
+        {
+            "numpy": _numpy("uniform"),
+            "jax": _jax("uniform"),
+            "torch": _torch("uniform"),
+            "numba": _numba("uniform"),
+            "tinygrad": (True, lambda n, _: peers.tinygrad_uniform(n)),
+        },
+    ),
+    "random.normal": (
+        "f32",
+        {
+            "numpy": _numpy("normal"),
+            "jax": _jax("normal"),
+            "torch": _torch("normal"),
+        },
+    ),
+    "random.split": ("u32", {"jax": _jax("split"), "numba": _numba("split")}),
+    "nn.dropout": (
+        "f32",
+        {
+            "jax": (True, lambda n, _: peers.jax_dropout(_normal(n), RATE)),
+            "torch": (
+                True,
+                lambda n, threads: peers.torch_dropout(_normal(n), RATE, threads),
+            ),
+            "numba": (
+                False,
+                lambda n, threads: peers.numba_dropout(_normal(n), RATE, threads),
+            ),
+        },
+    ),
+    "random.randint": ("i32", {"jax": _jax("randint")}),
+    "random.permutation": ("i32", {"jax": _jax("permutation")}),
+    **{
+        f"random.{work}": ("f32", {"jax": _jax(work)})
+        for work in ("bernoulli", "exponential", "gumbel", "truncated_normal")
+    },
+}
+
+
+def checked(names: list[str]) -> list[str]:
+    """The peers of these names.
+
+    Raises:
+        ArgumentError: one of them is none.
+    """
+    for name in names:
+        if name not in PEERS:
+            raise ArgumentError(
+                f"--vs {name!r} is no peer; the known ones are {', '.join(PEERS)} "
+                f"({INSTALL} brings them)"
+            )
+    return names
+
+
+def ours(kernel: Kernel, op: Operator, workload: Workload) -> dict[bool, Call]:
+    """Calls of our kernel: into existing arrays (False), into fresh ones (True)."""
+    arrays, scalars = arguments(op, workload)
+    written = [spec.role == "out" for spec in kernel.signature.buffers]
+
+    def fresh() -> object:
+        made = [
+            buffers.empty(array.shape, array.dtype) if out else array
+            for array, out in zip(arrays, written, strict=True)
+        ]
+        kernel.launch(*made, *scalars)
+        return made
+
+    return {False: lambda: kernel.launch(*arrays, *scalars), True: fresh}
+
+
+def opposite(name: str, op: Operator, workload: Workload, threads: int) -> Side:
+    """A peer's call that computes what the workload asks.
+
+    Raises:
+        ArgumentError: it has no such function, or is not installed.
+    """
+    dtype, known = COUNTERPARTS.get(op.id, ("", {}))
+    if name not in known:
+        listed = ", ".join(known) or "none that is known here"
+        raise ArgumentError(f"{op.id} has no counterpart in {name}; it has: {listed}")
+    usual = op.workload(*workload.shapes, dtypes=dtype)
+    if usual.dtypes != workload.dtypes or usual.attributes != workload.attributes:
+        raise ArgumentError(
+            f"{name} has a counterpart of {op.id} for {dtype} and its usual "
+            "attributes only"
+        )
+    fresh, make = known[name]
+    try:
+        call = make(math.prod(workload.shapes[0]), threads)
+    except ImportError as problem:
+        raise ArgumentError(
+            f"{name} cannot be imported ({problem}); {INSTALL} brings it"
+        ) from None
+    return Side(name, call, fresh)
