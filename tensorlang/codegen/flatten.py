@@ -25,8 +25,9 @@ from tensorlang.ir.nodes import (
     Store,
     Var,
     as_expr,
+    splat,
 )
-from tensorlang.ir.visit import rebuild, substitute
+from tensorlang.ir.visit import rebuild
 
 
 def flatten(function: Function) -> Function:
@@ -118,8 +119,24 @@ def offset(buffer: Buffer, indices: tuple[Expr, ...], shape: tuple[Expr, ...]) -
     """The row-major position of the element at logical `indices`."""
     if buffer.layout is not None:
         values = dict(zip(buffer.layout.vars, indices, strict=True))
-        indices = tuple(substitute(r, values) for r in buffer.layout.results)
+        indices = tuple(_mapped(r, values) for r in buffer.layout.results)
     position: Expr = as_expr(0)
     for index, extent in zip(indices, shape, strict=True):
-        position = add(mul(position, extent), index)
+        position = add(*same_lanes(mul(*same_lanes(position, extent)), index))
     return position
+
+
+def _mapped(result: Expr, values: dict[Var, Expr]) -> Expr:
+    """A layout's index for these logical ones, of which some may be vectors."""
+    if isinstance(result, Var):
+        return values[result]
+    if isinstance(result, Binary):
+        a, b = (_mapped(side, values) for side in (result.a, result.b))
+        return Binary(result.op, *same_lanes(a, b))
+    return result
+
+
+def same_lanes(a: Expr, b: Expr) -> tuple[Expr, Expr]:
+    """Two operands, a scalar one splat over the lanes of the other."""
+    lanes = max(a.dtype.lanes, b.dtype.lanes)
+    return splat(a, lanes), splat(b, lanes)

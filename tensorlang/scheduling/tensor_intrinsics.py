@@ -103,8 +103,35 @@ def {name}(a: {dtype}[{size}, {size}], b: Out[{dtype}[{size}, {size}]]):
     return make
 
 
-def _butterfly(func: Function, size: int, dtype: DType) -> Stmt:
-    """Exchange bit after bit of row number and lane number."""
+def _copy_by_columns(size: int, dtype: str) -> Callable[[str], TensorIntrinsic]:
+    """`b[i, j] = a[i, j]`, read by rows and written by columns, transposed between.
+
+    For packing: where the layout of `b` runs along its first index, both sides move
+    whole vectors.
+    """
+
+    def make(name: str) -> TensorIntrinsic:
+        meaning = parse(f"""
+def {name}(a: {dtype}[{size}, {size}], b: Out[{dtype}[{size}, {size}]]):
+    for i in range({size}):
+        for j in range({size}):
+            with block("copy", vi=spatial({size}, i), vj=spatial({size}, j)):
+                b[vi, vj] = a[vi, vj]
+""")
+        body = _butterfly(meaning, size, as_dtype(dtype), columns=True)
+        done = Function(name, meaning.params, meaning.scalars, body)
+        return TensorIntrinsic(name, meaning, done)
+
+    return make
+
+
+def _butterfly(
+    func: Function, size: int, dtype: DType, *, columns: bool = False
+) -> Stmt:
+    """Exchange bit after bit of row number and lane number, then store the vectors.
+
+    Each vector goes to a row of the second buffer, or with `columns` to a column.
+    """
     a, b = func.buffers
     lanes = Ramp(Const(0, i64), Const(1, i64), size)
     lets = []
@@ -125,7 +152,11 @@ def _butterfly(func: Function, size: int, dtype: DType) -> Stmt:
                 rows[i] = named(f"s{bit}_{i}", Shuffle(pair, low))
                 rows[i | bit] = named(f"s{bit}_{i | bit}", Shuffle(pair, high))
         bit *= 2
-    stores = (Store(b, (Const(i, i64), lanes), row) for i, row in enumerate(rows))
+    places = ((Const(i, i64), lanes) for i in range(size))
+    stores = (
+        Store(b, place[::-1] if columns else place, row)
+        for place, row in zip(places, rows, strict=True)
+    )
     return seq(*lets, *stores)
 
 
@@ -137,6 +168,8 @@ _TABLE: Final[dict[str, Callable[[str], TensorIntrinsic]]] = {
     "dpbf16_16xf32": _dot_bf16,
     "transpose_16x16xf32": _transpose(16, "f32"),
     "transpose_8x8xf32": _transpose(8, "f32"),
+    "copy_by_columns_16x16xf32": _copy_by_columns(16, "f32"),
+    "copy_by_columns_8x8xf32": _copy_by_columns(8, "f32"),
 }
 NAMES: Final = tuple(_TABLE)
 
