@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from typing import TypeGuard
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.dtypes import i64
@@ -15,18 +16,19 @@ from tensorlang.ir.nodes import (
     For,
     Function,
     Load,
+    Node,
     Reduce,
     Stmt,
     Store,
     Var,
     seq,
 )
-from tensorlang.ir.visit import blocks, free_vars, fresh, names
+from tensorlang.ir.visit import blocks, free_vars, fresh, names, walk
 from tensorlang.scheduling.cache import constant_tile, localized
 from tensorlang.scheduling.coverage import bounds_of, dense, guards_of
 from tensorlang.scheduling.guarding import carried_guards, ends, plain_axis
 from tensorlang.scheduling.legality import legality
-from tensorlang.scheduling.linear import linear
+from tensorlang.scheduling.linear import linear, number
 from tensorlang.scheduling.partials import FOLDED, moved_init, none_empty, partial
 from tensorlang.scheduling.places import (
     Site,
@@ -74,6 +76,12 @@ def complete_under(place: Site) -> str | None:
 def own_start(place: Site, update: Store | Reduce) -> str | None:
     """The block neither updates what was there nor relies on an init block."""
     block = place.block
+    own = {n.indices for n in walk(block.body) if _loads_state(n, update)}
+    if own - {update.indices} or (own and isinstance(update, Reduce)):
+        return (
+            f"block {block.name!r} reads other elements of "
+            f"{_buffers(update)[0].name!r}, which would still be in the tile"
+        )
     folds = any(axis.kind == "reduction" for axis in block.axes)
     if isinstance(update, Store) or (folds and block.init != seq()):
         return None
@@ -81,6 +89,10 @@ def own_start(place: Site, update: Store | Reduce) -> str | None:
         f"block {block.name!r} goes on from what {update.buffers[0].name!r} holds; "
         "cache_write before decompose_reduction, and not an update in place"
     )
+
+
+def _loads_state(node: Node, update: Store | Reduce) -> TypeGuard[Load]:
+    return isinstance(node, Load) and node.buffer in _buffers(update)
 
 
 @legality("the block writes every element of its tile")
@@ -97,13 +109,29 @@ def fills_tile(place: Site, update: Store | Reduce) -> str | None:
     known = [value for value in driven if value is not None]
     reached = dense(known, extents(place.inner))
     once = len(set(known)) == len(known) == len(driven)
+    again = {loop.var for loop in place.inner} - set().union(*(v.vars for v in known))
+    if again and any(_loads_state(n, update) for n in walk(block.body)):
+        once = False
     guarded = all(_known_guard(place, update, cond) for cond in guards_of(block))
-    if plain and reached and once and guarded and only_loops(place):
+    exact = _moves_with_loops(place, update)
+    if plain and reached and once and guarded and exact and only_loops(place):
         return None
     return (
         f"block {block.name!r} may leave elements of its tile unwritten: its loops do "
         "not run densely over the axes it stores by, or a condition other than the end "
         "of an axis guards it; reindex it first"
+    )
+
+
+def _moves_with_loops(place: Site, update: Store | Reduce) -> bool:
+    """Whether the tile is what is written in an iteration, and no larger region."""
+    values = {axis.var: linear(axis.value) for axis in place.block.axes}
+    moving = {x.var for x in place.outer if linear(x.extent) != number(1)}
+    part = _written(place, _buffers(update)[0])
+    return place.at is None or all(
+        values[var].vars & moving <= found.low.vars
+        for index, found in zip(update.indices, part, strict=True)
+        if (var := plain_axis(index)) in values
     )
 
 

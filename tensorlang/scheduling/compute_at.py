@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from tensorlang.errors import ScheduleError
-from tensorlang.ir.nodes import Alloc, Block, Buffer, Expr, Function
-from tensorlang.ir.visit import allocations, names, reads, writes
+from tensorlang.ir.nodes import Alloc, Block, Buffer, Expr, Function, Var
+from tensorlang.ir.visit import allocations, free_vars, names, reads, writes
 from tensorlang.scheduling.cache import constant_tile, localized
+from tensorlang.scheduling.guarding import read_indices
 from tensorlang.scheduling.inline import only_writer, sources_stay
 from tensorlang.scheduling.legality import legality
-from tensorlang.scheduling.moving import by_axes, moved_nest, without_nest
+from tensorlang.scheduling.linear import linear
+from tensorlang.scheduling.moving import (
+    by_axes,
+    moved_nest,
+    shared_loops,
+    without_nest,
+)
 from tensorlang.scheduling.places import loop_ranges, site, stored
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.regions import region
@@ -36,6 +43,24 @@ def readers_inside(path: Path, loop: Path, readers: list[Path]) -> str | None:
                 f"block {block_of(reader).name!r} reads what {block_of(path).name!r} "
                 f"computes and is not under loop {loop_of(loop).var.name!r}; choose a "
                 "loop around all readers"
+            )
+    return None
+
+
+@legality("a moved producer makes each element once")
+def made_once(
+    path: Path, indices: tuple[Expr, ...], shared: frozenset[Var]
+) -> str | None:
+    """What its indices do not name is folded, or does not change at the new place."""
+    block = block_of(path)
+    used = free_vars(block.body) | (free_vars(block.init) if block.init else set())
+    for axis in block.axes:
+        named = axis.var in indices or axis.kind == "reduction"
+        if axis.var in used and not named and linear(axis.value).vars - shared:
+            return (
+                f"axis {axis.var.name!r} of block {block.name!r} names no element of "
+                "what it writes: each of its values would write all again; move it "
+                "before it is cached, or not as far out"
             )
     return None
 
@@ -89,6 +114,7 @@ def compute_at(func: Function, block: str, loop: str) -> Function:
         raise ScheduleError(f"no other block reads {buffer.name!r}; there is no need")
     only_writer(path, buffer)
     readers_inside(path, target, readers)
+    made_once(path, indices, shared_loops(path, target))
     sources_stay(path, readers)
     return _moved(path, target, (buffer, indices), readers)
 
@@ -99,7 +125,13 @@ def _written(func: Function, block: Block) -> tuple[Buffer, tuple[Expr, ...]]:
     places = {update.indices for update in updates}
     held = writes(block) & set(allocations(func))
     if len(places) == 1 and len(writes(block)) == len(held) == 1:
-        return next(iter(held)), next(iter(places))
+        (buffer,) = held
+        if not read_indices(block, buffer):
+            return buffer, next(iter(places))
+        raise ScheduleError(
+            f"block {block.name!r} reads {buffer.name!r}, which it writes; such a scan "
+            "stays where it is"
+        )
     raise ScheduleError(
         f"block {block.name!r} must write one temporary at one place to be moved"
     )
@@ -118,9 +150,11 @@ def _moved(
     )
     constant_tile(buffer, part, buffer.scope)
     tile = tile_of(buffer, part, buffer.name, buffer.scope)
-    around = loop_ranges((*enclosing_loops(target), loop))
-    copy = copy_over(buffer, part, around, taken)
-    nest = moved_nest(path, indices, copy, buffer, taken)
+    around = (*enclosing_loops(target), loop)
+    copy = copy_over(buffer, part, loop_ranges(around), taken)
+    nest = moved_nest(
+        path, indices, copy, buffer, shared=shared_loops(path, target), taken=taken
+    )
     nest = retarget(
         nest, {buffer: tile}, lambda d, _: copy.local[d], reads=False, writes=True
     )

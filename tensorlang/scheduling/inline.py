@@ -101,6 +101,8 @@ def pointwise(block: Block) -> Pointwise:
 def named_by_indices(found: Pointwise) -> str | None:
     """Its value depends on the axes that it stores by, each used once, alone."""
     axes = {axis.var for axis in found.block.axes}
+    if found.store.buffer in reads(found.block.body):
+        return _not_named(found, "its value goes on from others of the same buffer")
     used: list[Var] = []
     for index in found.store.indices:
         terms = linear(index).terms

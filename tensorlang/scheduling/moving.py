@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.nodes import Axis, Block, Buffer, Expr, For, Function, Stmt, Var
@@ -34,12 +34,25 @@ def by_axes(block: Block, indices: Sequence[Expr]) -> None:
         )
 
 
+def shared_loops(a: Path, b: Path) -> frozenset[Var]:
+    """The variables of the loops that two paths have in common."""
+    loops = (x for x, y in zip(a, b, strict=False) if x is y and isinstance(x, For))
+    return frozenset(loop.var for loop in loops)
+
+
 def moved_nest(
-    path: Path, indices: Sequence[Expr], copy: Copy, buffer: Buffer, taken: set[str]
+    path: Path,
+    indices: Sequence[Expr],
+    copy: Copy,
+    buffer: Buffer,
+    *,
+    shared: Collection[Var],
+    taken: set[str],
 ) -> Stmt:
     """The block in new loops over the part of `buffer` that `copy` visits.
 
-    Axes that the indices name follow the copy; all others keep loops of their own.
+    Axes that the indices name follow the copy; all others keep loops of their own,
+    or are driven by loops that old and new place share.
 
     Raises:
         ScheduleError: an axis shares its loops with the indices, or a guard does not
@@ -53,9 +66,14 @@ def moved_nest(
     }
     values = {axis.var: axis.value for axis in copy.axes}
     others = _others(block, homes.keys())
-    loops = _own_loops(path, block, others, homes.keys())
+    loops = [
+        loop
+        for loop in _own_loops(path, block, others, homes.keys())
+        if loop.var not in shared
+    ]
     where = [] if copy.where is None else [copy.where]
-    where += _carried(block, indices, copy, buffer, [loop.var for loop in loops])
+    gone = {x.var for x in enclosing_loops(path)} - {x.var for x in loops} - {*shared}
+    where += _carried(block, indices, copy, buffer, gone)
     made = Block(
         block.name,
         (*(a for a in copy.axes if a.var in values), *others),
@@ -105,7 +123,7 @@ def _carried(
     indices: Sequence[Expr],
     copy: Copy,
     buffer: Buffer,
-    loops: Sequence[Var],
+    gone: set[Var],
 ) -> list[Expr]:
     """The guards of the block, and ends of its axes, in terms of the new loops."""
     values = {axis.var: axis.value for axis in copy.axes}
@@ -123,7 +141,7 @@ def _carried(
     ends = {axis.var: linear(axis.extent) for axis in block.axes}
     inner = {var for axis in block.axes for var in linear(axis.value).vars}
     for cond in guards_of(block):
-        if not free_vars(cond) & inner - set(loops):
+        if not free_vars(cond) & gone:
             guards.append(cond)
             continue
         found = [b for b in bounds_of(block, cond) if b.axis in homes]

@@ -18,6 +18,7 @@ from tensorlang.ir.nodes import (
     For,
     Function,
     Let,
+    Load,
     Node,
     Reduce,
     Seq,
@@ -169,6 +170,11 @@ def siblings(place: Site) -> tuple[Stmt, ...]:
 def stored(block: Block) -> tuple[Store | Reduce, ...]:
     """The stores and reductions in a block's body."""
     return tuple(n for n in walk(block.body) if isinstance(n, (Store, Reduce)))
+
+
+def loaded(node: Node) -> frozenset[Buffer]:
+    """The buffers in loads; the state that a reduction goes on from is not loaded."""
+    return frozenset(n.buffer for n in walk(node) if isinstance(n, Load))
 
 
 def touches(node: Node, buffer: Buffer) -> bool:

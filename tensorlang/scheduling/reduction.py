@@ -34,7 +34,7 @@ from tensorlang.scheduling.coverage import Bound, bounds_of, guards_of
 from tensorlang.scheduling.facts import conjunction
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.partials import FOLDED
-from tensorlang.scheduling.places import touches
+from tensorlang.scheduling.places import loaded, touches
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.tiles import loop_kind
 from tensorlang.scheduling.tree import (
@@ -54,7 +54,8 @@ def updates_of(block: Block) -> tuple[Reduce, ...]:
     """
     found = tuple(n for n in walk(block.body) if isinstance(n, Reduce))
     folds = any(axis.kind == "reduction" for axis in block.axes)
-    if found and folds and block.init != seq():
+    state = {buffer for update in found for buffer in update.buffers}
+    if found and folds and block.init != seq() and not state & loaded(block.body):
         return found
     why = "has its init already" if folds and found else "has no reduction"
     raise ScheduleError(f"block {block.name!r} {why}; there is nothing to take apart")

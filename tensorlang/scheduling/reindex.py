@@ -207,4 +207,6 @@ def _redirected(
                 return dataclasses.replace(node, buffers=held, indices=axes)
         return node
 
+    if reading:  # what an init reads, it reads where it did
+        return dataclasses.replace(block, body=visit(block.body))
     return visit(block)  # type: ignore[no-any-return]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from itertools import zip_longest
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.nodes import (
@@ -12,18 +13,25 @@ from tensorlang.ir.nodes import (
     Buffer,
     Expr,
     Function,
+    If,
     Seq,
     Stmt,
     Var,
+    While,
     seq,
 )
-from tensorlang.ir.visit import names, reads, writes
+from tensorlang.ir.visit import names, reads, substitute, writes
 from tensorlang.scheduling.coverage import dense
 from tensorlang.scheduling.epilogue import early_enough
 from tensorlang.scheduling.guarding import read_indices
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.linear import Linear, linear, number
-from tensorlang.scheduling.moving import by_axes, moved_nest, without_nest
+from tensorlang.scheduling.moving import (
+    by_axes,
+    moved_nest,
+    shared_loops,
+    without_nest,
+)
 from tensorlang.scheduling.partials import FOLDED
 from tensorlang.scheduling.places import Site, extents, site, stored
 from tensorlang.scheduling.primitives import primitive
@@ -137,7 +145,9 @@ def reverse_compute_at(func: Function, block: str, loop: str) -> Function:
     by_axes(block_of(user), indices)
     assert place.at is not None
     part = need_known(region(place.at.body, buffer, writes=True), "nothing is written")
+    _in_every_tile(block_of(user), indices, buffer, part)
     separate_tiles(place, buffer, part)
+    _on_one_way(place, user)
     finished(user, place, buffer)
     others = _companions(place, user, dict(zip(indices, part, strict=True)))
     early_enough(place.path, user, frozenset({buffer, *others}))
@@ -146,8 +156,14 @@ def reverse_compute_at(func: Function, block: str, loop: str) -> Function:
     kept = {v.var for v in copy.axes} & set(copy.at)
     copy = dataclasses.replace(
         copy, axes=tuple(axis for axis in copy.axes if axis.var in kept)
-    ).guarded([*_last(place), *(g for p in others.values() for g in _last(p))])
-    nest = moved_nest(user, indices, copy, buffer, taken)
+    ).guarded(
+        [
+            *_last(place, buffer),
+            *(g for b, p in others.items() for g in _last(p, b)),
+        ]
+    )
+    shared = shared_loops(user, place.path[: place.depth])
+    nest = moved_nest(user, indices, copy, buffer, shared=shared, taken=taken)
     func = _hoisted(without_nest(func, block), place, writes(block_of(user)))
     return site(func, place.block.name, place.at.var.name).beside((), (nest,))
 
@@ -221,13 +237,46 @@ def _read_once(user: Block, buffer: Buffer) -> tuple[Expr, ...]:
     )
 
 
-def _last(place: Site) -> list[Expr]:
+def _in_every_tile(
+    user: Block, indices: tuple[Expr, ...], buffer: Buffer, part: Region
+) -> None:
+    """Raises a `ScheduleError` where the consumer reads one fixed element of many."""
+    axes = {axis.var for axis in user.axes}
+    for index, own, extent in zip(indices, part, buffer.shape, strict=True):
+        if index not in axes and own != of_extent(linear(extent)):
+            raise ScheduleError(
+                f"block {user.name!r} reads {buffer.name!r} at {index!r} always, which "
+                "is not in every tile; choose a loop further out"
+            )
+
+
+def _on_one_way(place: Site, user: Path) -> None:
+    """Raises a `ScheduleError` where the producer is under a condition of its own."""
+    for mine, theirs in zip_longest(place.path, user):
+        if mine is not theirs and isinstance(mine, (If, While)):
+            raise ScheduleError(
+                f"block {place.block.name!r} runs under {mine.cond!r} only, and block "
+                f"{block_of(user).name!r} does not"
+            )
+
+
+def _last(place: Site, buffer: Buffer) -> list[Expr]:
     """That the loops of the reduction around the tile are at their ends."""
+    used = _driving(place, buffer)
     return [
         x.var.equal(linear(x.extent).shifted(-1).expr())
         for x in place.outer
-        if loop_kind(place.block, x.var) in FOLDED
+        if x.var not in used and loop_kind(place.block, x.var) in FOLDED
     ]
+
+
+def _driving(place: Site, buffer: Buffer) -> frozenset[Var]:
+    """The loops that decide where the producer writes."""
+    (update, *_) = (u for u in stored(place.block) if buffer in writes(u))
+    axes = {axis.var: axis.value for axis in place.block.axes}
+    return frozenset().union(
+        *(linear(substitute(index, axes)).vars for index in update.indices)
+    )
 
 
 def _hoisted(func: Function, place: Site, results: frozenset[Buffer]) -> Function:
