@@ -1,4 +1,4 @@
-"""The shape of every scheduling test: text, one transformation, golden text, equality."""
+"""The shape of every scheduling test: text, one step, golden text, equality."""
 
 from __future__ import annotations
 

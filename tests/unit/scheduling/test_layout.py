@@ -65,7 +65,9 @@ def test_transform_layout_prints_the_map(golden):
 
 
 def test_transform_layout_of_a_symbolic_size():
-    after = transform_layout(LARGE, "t", "lambda i, j: (j // 64, i // 8, j % 64, i % 8)")
+    after = transform_layout(
+        LARGE, "t", "lambda i, j: (j // 64, i // 8, j % 64, i % 8)"
+    )
     assert "layout=lambda i, j: (j // 64, i // 8, j % 64, i % 8)" in show(after)
 
 
@@ -86,7 +88,10 @@ def test_reindex_what_is_written(golden, same_meaning):
 @pytest.mark.parametrize(
     ("step", "match"),
     [
-        (lambda: transform_layout(PACKED, "w", "lambda i, k: (k, i)"), "is a parameter"),
+        (
+            lambda: transform_layout(PACKED, "w", "lambda i, k: (k, i)"),
+            "is a parameter",
+        ),
         (lambda: transform_layout(PACKED, "t", "lambda i: (i,)"), "takes 1 indices"),
         (lambda: transform_layout(PACKED, "t", lambda i: i), "takes 1 indices"),
         (lambda: transform_layout(PACKED, "t", "lambda i, k: ("), "does not parse"),

@@ -17,7 +17,8 @@ def stencil(x: f32[11, 5], y: Out[f32[9, 5]]):
     for i in range(11):
         for j in range(5):
             for k in range(2):
-                with block("t", vi=spatial(11, i), vj=spatial(5, j), vk=reduction(2, k)):
+                with block("t", vi=spatial(11, i), vj=spatial(5, j),
+                           vk=reduction(2, k)):
                     reduce(sum, t[vi, vj], x[vi, vj] * 2.0)
     for i_0 in range(3):
         for i_1 in range(4):

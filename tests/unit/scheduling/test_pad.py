@@ -18,7 +18,8 @@ def matmul(a: f32[10, 7], b: f32[7, 5], c: Out[f32[10, 5]]):
     for i in range(10):
         for j in range(5):
             for k in range(7):
-                with block("c", vi=spatial(10, i), vj=spatial(5, j), vk=reduction(7, k)):
+                with block("c", vi=spatial(10, i), vj=spatial(5, j),
+                           vk=reduction(7, k)):
                     reduce(sum, c[vi, vj], a[vi, vk] * b[vk, vj])
 """)
 

@@ -127,7 +127,11 @@ def test_without_the_rule_on_meaning_an_instruction_computes_otherwise(wrong):
 
 def test_without_the_rule_on_whole_tiles_an_edge_is_overrun(wrong):
     text = show(MATMUL).replace("48", "40")
-    func = parse(text.replace("vk=reduction(5, k)", "vk=reduction(5, k), where=j_0 * 16 + j_1 < 40"))
+    func = parse(
+        text.replace(
+            "vk=reduction(5, k)", "vk=reduction(5, k), where=j_0 * 16 + j_1 < 40"
+        )
+    )
     func, _ = decompose_reduction(func, "c", "k")
     broken(
         "a tensorized tile is whole",
