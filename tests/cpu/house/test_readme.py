@@ -1,0 +1,27 @@
+"""What the README shows is true: its Python runs, its output is what is printed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+README = (Path(__file__).parents[3] / "README.md").read_text()
+CODE = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+OUTPUT = re.findall(r"```\n(def .*?)```", README, re.DOTALL)
+
+
+def test_the_first_example_runs() -> None:
+    scope: dict[str, object] = {}
+    exec(CODE[0], scope)
+    assert scope["y"].shape == (4, 1024)  # type: ignore[attr-defined]
+
+
+def test_the_definition_prints_as_shown_and_the_schedule_runs(capsys) -> None:  # type: ignore[no-untyped-def]
+    scope: dict[str, object] = {}
+    exec(CODE[0].splitlines()[0] + "\n" + CODE[1], scope)
+    assert capsys.readouterr().out.strip() == OUTPUT[0].strip()
+    exec(CODE[2], scope)
+    assert (scope["y"] == 784).all()  # type: ignore[union-attr]
+    printed = capsys.readouterr().out
+    assert "define i32 @dense" in printed
+    assert "vfmadd" in printed or "fmla" in printed
