@@ -61,7 +61,8 @@ def torch_random(work: str, n: int, threads: int) -> Call:
         draw: Call = bits.random_
         return draw
     out = torch.empty(n)
-    return {"uniform": out.uniform_, "normal": out.normal_}[work]
+    fill: Call = {"uniform": out.uniform_, "normal": out.normal_}[work]
+    return fill
 
 
 def torch_dropout(x: np.ndarray[Any, Any], rate: float, threads: int) -> Call:

@@ -12,7 +12,7 @@ from tensorlang.errors import ArgumentError
 from tensorlang.tuner.comparison import PEERS, Side, checked, opposite, ours
 from tensorlang.tuner.rounds import Timing, interleaved, paired_ratio
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 _OURS = {False: "tensorlang, into existing", True: "tensorlang, fresh"}
 

@@ -10,7 +10,7 @@ from tensorlang.cli import console, options
 from tensorlang.ops import Operator
 from tensorlang.ops import operators as known
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @app.command()

@@ -44,7 +44,8 @@ Attribute = Annotated[
     ),
 ]
 TargetName = Annotated[
-    str | None, typer.Option("--target", help="Such as llvm; see tlang targets.")
+    str | None,
+    typer.Option("--target", metavar="NAME", help="Such as llvm; see tlang targets."),
 ]
 
 _SHAPE: Final = re.compile(r"\d+(x\d+)*")

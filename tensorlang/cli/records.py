@@ -16,7 +16,7 @@ from tensorlang.errors import OperatorError, RecordError
 from tensorlang.ops import find
 from tensorlang.record_files import Record
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer(add_completion=False, no_args_is_help=True)
 
 _LAYERS: Final = ("user", "shipped")
 Machine = Annotated[

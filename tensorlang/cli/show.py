@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tensorlang.targets import Target
     from tensorlang.workload import Workload
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 _PAGE: Final = """<!DOCTYPE html>
 <html lang="en">

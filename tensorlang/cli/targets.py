@@ -11,7 +11,7 @@ from tensorlang import targets as machines
 from tensorlang.cli import console
 from tensorlang.targets import Target
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 # of some hundred flags, those that decide what code is made
 _SHOWN: Final = re.compile(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tensorlang.ops import Operator
     from tensorlang.targets import Target
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 FAILED: Final = 1
 
 
@@ -32,7 +32,7 @@ def verify(
     ] = None,
     target: Annotated[
         str | None,
-        typer.Option(help="Such as llvm, or all for every target that is present."),
+        typer.Option(metavar="NAME", help="Such as llvm; all: every target present."),
     ] = None,
 ) -> None:
     """Check operators: published answers, then kernels against the interpreter.

@@ -1,0 +1,143 @@
+"""`tlang tune`: search with a progress bar, then what was found against the default."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from tensorlang import targets
+from tensorlang.cli import console, options
+from tensorlang.cli.watching import watcher
+from tensorlang.errors import ArgumentError
+from tensorlang.tuner.storage import default_url, redacted
+from tensorlang.tuner.tuning import tune as search
+
+if TYPE_CHECKING:
+    from tensorlang.tuner.progress import Report
+
+app = typer.Typer(add_completion=False)
+
+INTERRUPTED: Final = 130
+_BUDGET: Final = "60s"
+
+
+@app.command()
+def tune(
+    op: options.Name,
+    *,
+    target: options.TargetName = None,
+    shape: options.Shape = None,
+    dtype: options.DType = None,
+    attr: options.Attribute = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Such as 90s, 2m or 1h; 60s by default."),
+    ] = None,
+    trials: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="End after so many configurations instead."),
+    ] = None,
+    seed: Annotated[int, typer.Option(metavar="N", help="Of the search.")] = 0,
+    storage: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Optuna's; by default a file of the user's."),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option(help="Go on from the trials of earlier runs.")
+    ] = True,
+) -> None:
+    """Find the fastest schedule of an operator, or of a family's members in turn.
+
+    Every candidate is checked before it is timed, and only what beats the default
+    beyond the noise is recorded. Ctrl-C keeps what was tried: the same command goes on.
+    """
+    if trials is not None and trials < 1:
+        raise ArgumentError(f"--trials {trials}: at least one is needed")
+    if not 0 <= seed < 1 << 32:
+        raise ArgumentError(f"--seed {seed}: it must be from 0 to 2^32 - 1")
+    ends = budget is not None or trials is None
+    limit = options.seconds(budget or _BUDGET) if ends else None
+    machine = targets.get(target)
+    members = options.operators(op)
+    for member in members:
+        options.workload(member, shape, dtype, attr)
+    attributes = options.attributes(members[0], attr)
+    place = redacted(storage or default_url())
+    console.say(f"tuning {op} on {machine}")
+    begun = time.monotonic()
+    with watcher(len(members), limit, trials) as watched:
+        try:
+            reports = search(
+                op,
+                shapes=options.shapes(shape) or None,
+                dtypes=options.dtypes(dtype),
+                budget=limit,
+                trials=trials,
+                target=machine,
+                seed=seed,
+                storage=storage,
+                resume=resume,
+                listen=watched,
+                **attributes,
+            )
+        except KeyboardInterrupt:
+            reports = []
+            stopped = True
+        else:
+            stopped = any(report.interrupted for report in reports)
+    _tell(reports, time.monotonic() - begun)
+    if stopped:
+        tried = "; nothing was recorded" if not reports else ""
+        typer.echo(
+            f"tlang: stopped{tried}; what was tried is kept in {place}, and the same "
+            "command goes on from there",
+            err=True,
+        )
+        raise typer.Exit(INTERRUPTED)
+
+
+def _tell(reports: list[Report], seconds: float) -> None:
+    """The table of what was found, the failures by kind, and where time went."""
+    if not reports:
+        return
+    head = ("workload", "default", "best", "faster", "tried", "with")
+    console.table(head, map(_row, reports))
+    for report in reports:
+        for reason, count in report.reasons.items():
+            console.say(f"{report.operator}: {count} x {reason}")
+    files = {report.record.parent for report in reports if report.record}
+    for folder in sorted(files):
+        console.say(f"recorded in {folder}")
+    console.say(_stages(reports, seconds))
+
+
+def _row(report: Report) -> tuple[str, ...]:
+    better = report.ratio is not None
+    spread = f" +- {report.spread:.1%}" if report.spread else ""
+    return (
+        str(report.workload),
+        console.duration(report.default_seconds),
+        console.duration(report.seconds) + spread,
+        str(report.ratio) if better else "the default stands",
+        str(report.trials),
+        str(report.best) if better else "",
+    )
+
+
+def _stages(reports: Iterable[Report], seconds: float) -> str:
+    """Where the time went, one line."""
+    total: dict[str, float] = {}
+    trials = 0
+    for report in reports:
+        trials += report.trials
+        for stage, spent in report.spent.items():
+            total[stage] = total.get(stage, 0.0) + spent
+    parts = [f"{stage} {console.duration(spent)}" for stage, spent in _sorted(total)]
+    return f"{trials} trials in {console.duration(seconds)}: {', '.join(parts)}"
+
+
+def _sorted(total: Mapping[str, float]) -> list[tuple[str, float]]:
+    return sorted(total.items(), key=lambda item: -item[1])
