@@ -10,6 +10,7 @@ from tensorlang.ir.dtypes import DType, as_dtype, i64
 from tensorlang.ir.nodes import Buffer, Expr, Function, Param, Stmt, Var, as_expr
 from tensorlang.ops.random import words
 from tensorlang.ops.random.distributions import DISTRIBUTIONS
+from tensorlang.ops.random.formats import result_of, width_of
 from tensorlang.ops.random.impls import Impl, elements_per_hash, impl
 from tensorlang.ops.random.nests import Nest, Value, statements
 from tensorlang.workload import Workload
@@ -112,17 +113,18 @@ def elementwise(workload: Workload) -> Function:
     """
     given = workload.named
     draw = Draw.of(given)
-    chosen = DISTRIBUTIONS[str(given.get("variant", workload.operator.split(".")[1]))]
+    name = str(given.get("variant", workload.operator.split(".")[1]))
+    chosen = DISTRIBUTIONS[name]
     dtype = as_dtype(workload.dtypes[0])
     key = draw.key()
-    out = Buffer("out", chosen.result or dtype, (*draw.rows, N))
+    out = Buffer("out", as_dtype(result_of(name, dtype.name)), (*draw.rows, N))
     scalars = chosen.parameters(dtype)
     by_name: dict[str, Expr] = {var.name: var for var in scalars}
 
     def value(bits: Expr) -> Expr:
         return chosen.value(bits, dtype, by_name)
 
-    body = draw.nest(key, out, chosen.width(dtype), value)
+    body = draw.nest(key, out, width_of(name, dtype.name), value)
     return Function(
         workload.operator.replace(".", "_"),
         (Param(key, "in"), Param(out, "out")),

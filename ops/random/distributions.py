@@ -10,11 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
-import numpy as np
-
-from tensorlang.ir.dtypes import DType, boolean, f32, f64, u32
+from tensorlang.ir.dtypes import DType, f32, f64, u32
 from tensorlang.ir.intrinsics import clz, erf, erfinv, fma, log, log1p
 from tensorlang.ir.nodes import Binary, Bitcast, Const, Expr, Select, Unary, Var
 from tensorlang.ops.random.words import UNSIGNED
@@ -34,25 +32,18 @@ Value: TypeAlias = Callable[[Expr, DType, dict[str, Expr]], Expr]
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """How wide its bits are, which scalars it takes, what an element is.
+    """What an element is, and which scalars it takes.
 
     Scalars without a type here are floats: f64 for an f64 result, else f32.
     """
 
-    width: Callable[[DType], int]
     value: Value
     scalars: tuple[tuple[str, DType | None], ...] = ()
-    result: DType | None = None
 
     def parameters(self, dtype: DType) -> tuple[Var, ...]:
         """The kernel's scalars, for a result of `dtype`."""
         usual = f64 if dtype == f64 else f32
         return tuple(Var(name, kind or usual) for name, kind in self.scalars)
-
-
-def _usual_width(dtype: DType) -> int:
-    """As JAX: 8 bits are enough for the 7 of a bf16 fraction."""
-    return 8 if dtype.name == "bf16" else dtype.bits
 
 
 def unit(bits: Expr, dtype: DType) -> Expr:
@@ -143,33 +134,17 @@ def gumbel(bits: Expr, dtype: DType) -> Expr:
     return _negative(log(_negative(log(u))))
 
 
+_RANGE: Final = (("minval", None), ("maxval", None))
+_BOUNDS: Final = tuple((name, None) for name in ("lower", "upper", "above", "below"))
+
 DISTRIBUTIONS: Final[dict[str, Distribution]] = {
-    "bits": Distribution(lambda t: t.bits, _bits),
-    "uniform": Distribution(
-        _usual_width, _uniform, (("minval", None), ("maxval", None))
-    ),
-    "unit": Distribution(_usual_width, lambda bits, dtype, _: unit(bits, dtype)),
-    "fine": Distribution(
-        lambda t: 32 if t.bits == 16 else 64,
-        _fine_uniform,
-        (("minval", None), ("maxval", None)),
-    ),
-    "bernoulli": Distribution(lambda _: 32, _bernoulli, (("threshold", u32),), boolean),
-    "normal": Distribution(_usual_width, _normal),
-    "truncated_normal": Distribution(
-        _usual_width,
-        _truncated_normal,
-        tuple((name, None) for name in ("lower", "upper", "above", "below")),
-    ),
-    "exponential": Distribution(_usual_width, _exponential),
-    "gumbel": Distribution(_usual_width, lambda bits, dtype, _: gumbel(bits, dtype)),
+    "bits": Distribution(_bits),
+    "uniform": Distribution(_uniform, _RANGE),
+    "unit": Distribution(lambda bits, dtype, _: unit(bits, dtype)),
+    "fine": Distribution(_fine_uniform, _RANGE),
+    "bernoulli": Distribution(_bernoulli, (("threshold", u32),)),
+    "normal": Distribution(_normal),
+    "truncated_normal": Distribution(_truncated_normal, _BOUNDS),
+    "exponential": Distribution(_exponential),
+    "gumbel": Distribution(lambda bits, dtype, _: gumbel(bits, dtype)),
 }
-
-
-def width_and_result(name: str, dtype: str) -> tuple[int, np.dtype[Any]]:
-    """How many bits an element of a distribution takes, and what type it is."""
-    kind = DType(dtype)
-    if name in ("randint", "full"):  # narrow integers are drawn as 32 bits, then cut
-        return max(32, kind.bits), kind.numpy
-    chosen = DISTRIBUTIONS[name]
-    return chosen.width(kind), (chosen.result or kind).numpy

@@ -14,9 +14,11 @@ import numpy as np
 
 from tensorlang.errors import ArgumentError, DTypeError, ShapeError
 from tensorlang.ops.dispatch import own
+from tensorlang.ops.random.formats import result_of, width_of
 from tensorlang.ops.random.impls import STREAMS, Impl, elements_per_hash, impl
 from tensorlang.ops.random.keys import Key
 from tensorlang.ops.random.stateful import StatefulKey
+from tensorlang.ops.random.states import consume
 
 if TYPE_CHECKING:
     from tensorlang.ops.operator import Kernel, Launch, Operator
@@ -71,7 +73,7 @@ def draw(  # noqa: PLR0917 - by position, for speed
             and out.size < CHUNK
             and out.flags.carray
         ):
-            key.consume("drawn from", 4)
+            consume(key._ledger, key._ids, "drawn from", 3)  # noqa: SLF001 - for speed
             flat = out if len(shape) == 1 else out.reshape(-1)
             return plan.launch, (key.words, flat, 0, 0, *scalars), out
     own(key)
@@ -210,7 +212,7 @@ def planned(
     carries: bool,
 ) -> Plan:
     """Build the kernel of a draw and remember it."""
-    from tensorlang.ops.random import distributions  # noqa: PLC0415 - imports the IR
+    from tensorlang.ir.dtypes import DType  # noqa: PLC0415 - off the short way
 
     how, _, stream, target, variant = memo
     shapes = ((4096, 4096),) if batch else ((1 << 24,),)
@@ -218,10 +220,10 @@ def planned(
     if variant:
         given["variant"] = variant
     workload = op.workload(*shapes, dtypes=dtype, **given)
-    width, result = distributions.width_and_result(variant or op.__name__, dtype)
+    name = variant or op.__name__
     kernel = op.build(workload, target)
-    per = elements_per_hash(impl(how), stream, width)
-    plan = Plan(kernel, kernel.launch, result, per)
+    per = elements_per_hash(impl(how), stream, width_of(name, dtype))
+    plan = Plan(kernel, kernel.launch, DType(result_of(name, dtype)).numpy, per)
     op.kernels[(*memo, batch, carries)] = plan
     if not batch and not carries:
         op.kernels[memo] = plan

@@ -24,7 +24,8 @@ from tensorlang.ir.nodes import (
 )
 from tensorlang.ops.random import words
 from tensorlang.ops.random.definitions import Draw, N
-from tensorlang.ops.random.distributions import gumbel, width_and_result
+from tensorlang.ops.random.distributions import gumbel
+from tensorlang.ops.random.formats import width_of
 from tensorlang.ops.random.impls import elements_per_hash, impl
 from tensorlang.ops.random.nests import Nest, statements
 from tensorlang.workload import Workload
@@ -42,7 +43,7 @@ def randint(workload: Workload) -> Function:
     """
     draw = Draw.of(workload.named)
     dtype = as_dtype(workload.dtypes[0])
-    width = max(32, dtype.bits)
+    width = width_of("randint", dtype.name)
     number = words.UNSIGNED[width]
     scalars = tuple(Var(name, number) for name in ("base", "span", "multiplier"))
     base, span, multiplier = scalars
@@ -241,6 +242,5 @@ def categorical(workload: Workload) -> Function:
 def _bits(draw: Draw, key: frontend.Tensor, index: Expr, dtype: DType) -> Expr:
     zero = Const(0, draw.word)
     counter = words.draw_counter(draw.how, zero, index.cast(draw.word))
-    width, _ = width_and_result("gumbel", dtype.name)
     hashed = draw.hash_at(counter, key.buffer, ())
-    return words.folded(draw.how, hashed, width)
+    return words.folded(draw.how, hashed, width_of("gumbel", dtype.name))

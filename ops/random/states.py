@@ -9,11 +9,11 @@ copies. The switch `TENSORLANG_KEY_CHECK=0`, read at import, turns the check off
 from __future__ import annotations
 
 import os
-import sys
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from threading import Lock
-from types import CodeType
+from sys import _getframe  # cheap, where inspect.stack would read files
+from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
@@ -35,6 +35,7 @@ Ids: TypeAlias = "int | NDArray[np.int64] | None"
 
 _CHECKING = os.environ.get("TENSORLANG_KEY_CHECK", "1") != "0"
 _LOCK = Lock()
+_OWN: Final = "tensorlang."
 
 
 @dataclass(slots=True)
@@ -98,12 +99,17 @@ def fresh(count: int) -> Ledger:
 def consume(ledger: Ledger, ids: Ids, verb: str, depth: int = 1) -> None:
     """Mark the elements consumed, all or none, by a use described by `verb`.
 
+    `depth` frames above this one at least are tensorlang's own.
+
     Raises:
         KeyReuseError: one of them was folded or consumed before; names both uses.
     """
     if not _CHECKING:
         return
-    place = caller(depth + 2)
+    frame = _getframe(depth + 1)
+    if frame.f_globals.get("__name__", "")[:11] == _OWN:
+        frame = _outside(frame)
+    place = frame.f_code, frame.f_lasti
     with _LOCK:
         if type(ids) is int:
             if ledger.states[ids]:
@@ -122,7 +128,8 @@ def fold(ledger: Ledger, ids: Ids, data: NDArray[Any]) -> None:
     """
     if not _CHECKING:
         return
-    place = caller(2)
+    frame = _outside(_getframe(2))
+    place = frame.f_code, frame.f_lasti
     group = ids.tobytes() if isinstance(ids, np.ndarray) else ids
     runs = _runs(data, place)
     with _LOCK:
@@ -191,14 +198,13 @@ def _reuse(ledger: Ledger, element: int, verb: str, place: Place) -> KeyReuseErr
     )
 
 
-def caller(depth: int) -> Place:
-    """The innermost place outside of tensorlang, at least `depth` frames up."""
-    frame = sys._getframe(depth)  # noqa: SLF001 - cheap, where inspect.stack reads files
-    while frame.f_globals.get("__name__", "").startswith("tensorlang."):
+def _outside(frame: FrameType) -> FrameType:
+    """The innermost frame from `frame` up that is not tensorlang's own."""
+    while frame.f_globals.get("__name__", "")[:11] == _OWN:
         if frame.f_back is None:
             break
         frame = frame.f_back
-    return frame.f_code, frame.f_lasti
+    return frame
 
 
 def written(place: Place) -> str:
