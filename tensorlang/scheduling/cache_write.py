@@ -23,12 +23,12 @@ from tensorlang.ir.nodes import (
     Var,
     seq,
 )
-from tensorlang.ir.visit import blocks, free_vars, fresh, names, walk
+from tensorlang.ir.visit import blocks, free_vars, fresh, names, substitute, walk
 from tensorlang.scheduling.cache import constant_tile, localized
 from tensorlang.scheduling.coverage import bounds_of, dense, guards_of
 from tensorlang.scheduling.guarding import carried_guards, ends, plain_axis
 from tensorlang.scheduling.legality import legality
-from tensorlang.scheduling.linear import linear, number
+from tensorlang.scheduling.linear import linear
 from tensorlang.scheduling.partials import FOLDED, moved_init, none_empty, partial
 from tensorlang.scheduling.places import (
     Site,
@@ -36,10 +36,11 @@ from tensorlang.scheduling.places import (
     only_loops,
     site,
     stored,
+    takes,
     touches,
 )
 from tensorlang.scheduling.primitives import primitive
-from tensorlang.scheduling.regions import Region, region, whole
+from tensorlang.scheduling.regions import Region, region, relax, whole
 from tensorlang.scheduling.tiles import (
     copy_over,
     loop_kind,
@@ -73,8 +74,13 @@ def complete_under(place: Site) -> str | None:
 
 
 @legality("a cached reduction starts its own state")
-def own_start(place: Site, update: Store | Reduce) -> str | None:
-    """The block neither updates what was there nor relies on an init block."""
+def own_start(
+    place: Site, update: Store | Reduce, *, accumulate: bool = False
+) -> str | None:
+    """The block neither updates what was there nor relies on an init block.
+
+    Unless the write-back accumulates: then it goes on from what was there.
+    """
     block = place.block
     own = {n.indices for n in walk(block.body) if _loads_state(n, update)}
     if own - {update.indices} or (own and isinstance(update, Reduce)):
@@ -84,6 +90,8 @@ def own_start(place: Site, update: Store | Reduce) -> str | None:
         )
     folds = any(axis.kind == "reduction" for axis in block.axes)
     if isinstance(update, Store) or (folds and block.init != seq()):
+        return None
+    if folds and accumulate:
         return None
     return (
         f"block {block.name!r} goes on from what {update.buffers[0].name!r} holds; "
@@ -113,7 +121,7 @@ def fills_tile(place: Site, update: Store | Reduce) -> str | None:
     if again and any(_loads_state(n, update) for n in walk(block.body)):
         once = False
     guarded = all(_known_guard(place, update, cond) for cond in guards_of(block))
-    exact = _moves_with_loops(place, update)
+    exact = _takes_tile(place, update)
     if plain and reached and once and guarded and exact and only_loops(place):
         return None
     return (
@@ -123,16 +131,16 @@ def fills_tile(place: Site, update: Store | Reduce) -> str | None:
     )
 
 
-def _moves_with_loops(place: Site, update: Store | Reduce) -> bool:
-    """Whether the tile is what is written in an iteration, and no larger region."""
-    values = {axis.var: linear(axis.value) for axis in place.block.axes}
-    moving = {x.var for x in place.outer if linear(x.extent) != number(1)}
+def _takes_tile(place: Site, update: Store | Reduce) -> bool:
+    """Whether the loops inside reach all of the tile, and not only a part of it."""
+    values = {axis.var: axis.value for axis in place.block.axes}
     part = _written(place, _buffers(update)[0])
-    return place.at is None or all(
-        values[var].vars & moving <= found.low.vars
-        for index, found in zip(update.indices, part, strict=True)
-        if (var := plain_axis(index)) in values
-    )
+    for index, wanted in zip(update.indices, part, strict=True):
+        placed = substitute(index, values)
+        found = relax(placed, place.inner_ranges)
+        if found is None or not takes(found, wanted, place.path[: place.depth + 1]):
+            return False
+    return True
 
 
 def _known_guard(place: Site, update: Store | Reduce, cond: Expr) -> bool:
@@ -222,12 +230,12 @@ def cache_write(
     place = site(func, block, at)
     update = _update_of(place, find_buffer(func, buffer))
     buffers = _buffers(update)
-    own_start(place, update)
+    own_start(place, update, accumulate=accumulate)
     sole_user(place, buffers)
     if accumulate:
         _need_fold(place, update)
         none_empty(place.block, _reduction_loops(place), place.ranges)
-        accumulate = bool(_reduction_loops(place))
+        accumulate = bool(_reduction_loops(place)) or place.block.init == seq()
     else:
         complete_under(place)
     fills_tile(place, update)
