@@ -48,6 +48,8 @@ class Algorithm:
         define: The IR function for a workload.
         serves: Whether it can compute a workload at all.
         tolerance: The relative error it may have against the reference; 0 is exact.
+            Float reductions, whose order is free, may always have that of
+            `tensorlang.tuner.tolerance`: (16 + 4 sqrt(terms)) machine epsilons.
     """
 
     name: str
@@ -197,6 +199,10 @@ class Operator:
     ) -> tuple[int, int, int, int]:
         sizes = self.sizes(self.workload(*shapes, **attributes))
         return self.cost(*shapes, **attributes).at(sizes)
+
+    def forget(self) -> None:
+        """Look for the best kernels anew at the next calls, as after tuning."""
+        self.kernels.clear()
 
     def build(
         self, workload: Workload, target: Target | str | None = None

@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 _BITS: Final = {
-    **{"f16": 16, "bf16": 16, "f32": 32, "f64": 64, "bool": 8},
+    "f16": 16,
+    "bf16": 16,
+    "f32": 32,
+    "f64": 64,
+    "bool": 8,
     **{f"{kind}{bits}": bits for kind in "iu" for bits in (8, 16, 32, 64)},
 }
 

@@ -178,9 +178,7 @@ def _shuffled(name: str, key: Any, x: Any, axis: int, target: Any) -> Launch:
             f"{name}: an array of shape {values.shape} has no axis {axis}"
         )
     if values.dtype.itemsize not in (1, 2, 4, 8) or values.dtype.kind in "OSU":
-        raise DTypeError(
-            f"{name} shuffles numbers of 1 to 8 bytes, not {values.dtype}"
-        )
+        raise DTypeError(f"{name} shuffles numbers of 1 to 8 bytes, not {values.dtype}")
     at = axis % values.ndim
     n = values.shape[at]
     flat = (math.prod(values.shape[:at]), n, math.prod(values.shape[at + 1 :]))

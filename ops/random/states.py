@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 from bisect import bisect_right
 from dataclasses import dataclass, field
-from threading import Lock
 from sys import _getframe  # cheap, where inspect.stack would read files
+from threading import Lock
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -36,6 +36,16 @@ Ids: TypeAlias = "int | NDArray[np.int64] | None"
 _CHECKING = os.environ.get("TENSORLANG_KEY_CHECK", "1") != "0"
 _LOCK = Lock()
 _OWN: Final = "tensorlang."
+
+
+def _renew_lock() -> None:
+    """In a forked child: the lock may be held by a thread that is not here."""
+    global _LOCK  # noqa: PLW0603 - there is one for the process
+    _LOCK = Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)
 
 
 @dataclass(slots=True)

@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tensorlang.errors import ArgumentError, KeyReuseError
 from tensorlang.ops import nn, random
+from tensorlang.ops.random import original
 
 DATA = json.loads(
     (Path(__file__).parents[2] / "data" / "random_vectors.json").read_text()
@@ -290,3 +292,41 @@ def test_the_packed_stream_is_the_keys_children():
         *(4146024105, 2718843009, 2467461003, 3840466878),
     ]
     assert drawn == np.ravel(jax_table(0)["split4"]).tolist()
+
+
+# ----------------------------------------------------------- JAX's original layout
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_original_layout(seed):
+    table = jax_table(seed)["orig"]
+    key = random.key(seed)
+    children = original.split(key.clone(), 4)
+    assert random.key_data(children).tolist() == table["split4"]
+    assert original.bits(key, (5,)).tolist() == table["bits32_5"]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "expected"),
+    [
+        ("uint8", [216, 115, 43]),
+        ("uint16", [41682, 1300, 55017]),
+        ("uint32", [56197195, 4200222568, 961309823]),
+        (
+            "uint64",
+            [3982329540505020460, 16822122385914693683, 7882654074788531506],
+        ),
+    ],
+)
+def test_the_original_layout_of_every_width(dtype, expected):
+    assert original.bits(random.key(1701), (3,), dtype).tolist() == expected
+
+
+def test_the_original_layout_uses_keys_up_and_wants_threefry2x32():
+    key = random.key(0)
+    original.split(key)
+    with pytest.raises(KeyReuseError):
+        original.bits(key, (3,))
+    with pytest.raises(ArgumentError, match="takes one threefry2x32 key"):
+        original.bits(random.key(0, impl="philox2x32"))
+    assert original.bits(random.key(0), (0,)).shape == (0,)
