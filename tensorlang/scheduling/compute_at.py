@@ -12,6 +12,7 @@ from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.linear import linear
 from tensorlang.scheduling.moving import (
     by_axes,
+    goes_over_all,
     moved_nest,
     shared_loops,
     without_nest,
@@ -105,6 +106,7 @@ def compute_at(func: Function, block: str, loop: str) -> Function:
     path, target = find_block(func, block), find_loop(func, loop)
     buffer, indices = _written(func, block_of(path))
     by_axes(block_of(path), indices)
+    goes_over_all(path, indices)
     readers = [
         p
         for p in paths_to(func, Block)

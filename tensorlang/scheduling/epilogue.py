@@ -34,7 +34,7 @@ from tensorlang.scheduling.guarding import read_indices
 from tensorlang.scheduling.inline import dropped, only_writer
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.linear import linear
-from tensorlang.scheduling.places import extents, touches
+from tensorlang.scheduling.places import extents, touches, whole_axes
 from tensorlang.scheduling.tree import (
     Path,
     block_of,
@@ -49,9 +49,9 @@ from tensorlang.scheduling.tree import (
 
 
 @legality("an epilogue runs once for each element")
-def once_each(maker: Path, user: Block, store: Store) -> str | None:
+def once_each(maker: Path, reader: Path, store: Store) -> str | None:
     """Every element is made once, and the epilogue has an instance for each."""
-    block, loops = block_of(maker), enclosing_loops(maker)
+    block, loops, user = block_of(maker), enclosing_loops(maker), block_of(reader)
     axes = {axis.var: axis for axis in block.axes}
     named = [axes[i].value for i in store.indices if isinstance(i, Var) and i in axes]
     used = frozenset().union(*(linear(value).vars for value in named))
@@ -61,6 +61,7 @@ def once_each(maker: Path, user: Block, store: Store) -> str | None:
         and used == {loop.var for loop in loops}
         and all(axis.kind == "spatial" for axis in block.axes)
         and _visits_all(user, store.buffer)
+        and whole_axes(reader, {axis.var for axis in user.axes})
     ):
         return None
     return (
@@ -127,7 +128,7 @@ def fold_in(func: Function, block: str) -> Function:
         store = _only_store(block_of(maker), buffer)
         _need_sole_reader(func, block, buffer)
         only_writer(maker, buffer)
-        once_each(maker, block_of(user), store)
+        once_each(maker, user, store)
         early_enough(maker, user, frozenset({buffer}))
         made = _with_epilogue(block_of(maker), store, block_of(user), names(func))
         changed = _alive_from(replace(maker, made), writes(block_of(user)), buffer)

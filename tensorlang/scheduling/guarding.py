@@ -7,9 +7,9 @@ from tensorlang.ir.visit import free_vars, walk
 from tensorlang.scheduling.coverage import bounds_of, guards_of
 from tensorlang.scheduling.linear import Linear, linear
 from tensorlang.scheduling.partials import starts_below
-from tensorlang.scheduling.places import Site, stored
+from tensorlang.scheduling.places import Site, stored, whole_axes
 from tensorlang.scheduling.tiles import Copy
-from tensorlang.scheduling.tree import block_of, paths_to
+from tensorlang.scheduling.tree import Path, block_of, paths_to
 
 
 def plain_axis(index: Expr) -> Var | None:
@@ -90,12 +90,13 @@ def wholly_written(place: Site, buffer: Buffer) -> bool:
         return True
     return any(
         not any(isinstance(node, (If, While)) for node in path)
-        and _writes_whole(block_of(path), buffer)
+        and _writes_whole(path, buffer)
         for path in paths_to(place.func, Block)
     )
 
 
-def _writes_whole(block: Block, buffer: Buffer) -> bool:
+def _writes_whole(path: Path, buffer: Buffer) -> bool:
+    block = block_of(path)
     extents = {axis.var: linear(axis.extent) for axis in block.axes}
     sizes = [linear(extent) for extent in buffer.shape]
     for update in stored(block):
@@ -106,5 +107,6 @@ def _writes_whole(block: Block, buffer: Buffer) -> bool:
                 any(b.axis in axes and b.limit == extents[b.axis] for b in ends)
                 for ends in (bounds_of(block, cond) for cond in guards_of(block))
             )
-            return full and [extents.get(axis) for axis in axes] == sizes
+            given = [extents.get(axis) for axis in axes]
+            return full and given == sizes and whole_axes(path, axes)
     return False

@@ -9,7 +9,9 @@ from tensorlang.ir.nodes import Axis, Block, Buffer, Expr, For, Function, Stmt, 
 from tensorlang.ir.visit import free_vars, substitute
 from tensorlang.scheduling.coverage import bounds_of, guards_of
 from tensorlang.scheduling.facts import conjunction
+from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.linear import linear
+from tensorlang.scheduling.places import whole_axes
 from tensorlang.scheduling.reduction import renest
 from tensorlang.scheduling.tiles import Copy
 from tensorlang.scheduling.tree import (
@@ -32,6 +34,20 @@ def by_axes(block: Block, indices: Sequence[Expr]) -> None:
             f"block {block.name!r} goes to [{shown}]: to be moved it must use its axes "
             "themselves as indices; reindex it first"
         )
+
+
+@legality("a moved block goes over all of its axes")
+def goes_over_all(path: Path, indices: Sequence[Expr]) -> str | None:
+    """Its loops take the axes that will follow the new place to their ends."""
+    block = block_of(path)
+    named = {axis.var for axis in block.axes if axis.var in indices}
+    if whole_axes(path, named):
+        return None
+    shown = ", ".join(sorted(var.name for var in named))
+    return (
+        f"the loops around block {block.name!r} do not run for all values of {shown}; "
+        "move it before it is partitioned"
+    )
 
 
 def shared_loops(a: Path, b: Path) -> frozenset[Var]:

@@ -6,10 +6,11 @@ or the function's outermost statements.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.bounds import prove
 from tensorlang.ir.nodes import (
     Alloc,
     Block,
@@ -28,6 +29,8 @@ from tensorlang.ir.nodes import (
     seq,
 )
 from tensorlang.ir.visit import children, reads, walk, writes
+from tensorlang.scheduling.coverage import dense
+from tensorlang.scheduling.facts import ranges_at
 from tensorlang.scheduling.linear import Linear, linear
 from tensorlang.scheduling.regions import Range, of_extent, relax
 from tensorlang.scheduling.tree import (
@@ -159,6 +162,28 @@ def loop_ranges(loops: tuple[For, ...]) -> Mapping[Var, Range | None]:
 def extents(loops: tuple[For, ...]) -> Mapping[Var, Linear]:
     """The extent of each loop as a linear form."""
     return {loop.var: linear(loop.extent) for loop in loops}
+
+
+def takes(place: Range, wanted: Range, path: Path) -> bool:
+    """Whether one range starts where another does and reaches as far, for certain."""
+    if place.low != wanted.low:
+        return False
+    room = place.high - wanted.high
+    return (room.is_constant and room.constant >= 0) or bool(
+        prove(place.high.expr() >= wanted.high.expr(), ranges_at(path))
+    )
+
+
+def whole_axes(path: Path, used: Collection[Var]) -> bool:
+    """Whether the loops around a block take these axes over all of their extents."""
+    loops, axes = enclosing_loops(path), block_of(path).axes
+    ranges = loop_ranges(loops)
+    named = [axis for axis in axes if axis.var in used]
+    found = [(relax(axis.value, ranges), axis) for axis in named]
+    return dense([linear(axis.value) for axis in named], extents(loops)) and all(
+        place is not None and takes(place, of_extent(linear(axis.extent)), path[:1])
+        for place, axis in found
+    )
 
 
 def siblings(place: Site) -> tuple[Stmt, ...]:

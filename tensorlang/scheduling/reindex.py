@@ -36,16 +36,22 @@ from tensorlang.scheduling.coverage import bounds_of, guards_of
 from tensorlang.scheduling.guarding import read_indices
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.linear import linear
-from tensorlang.scheduling.places import Site, site, stored
+from tensorlang.scheduling.places import Site, site, stored, whole_axes
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.regions import whole
 from tensorlang.scheduling.tiles import copy_over
-from tensorlang.scheduling.tree import find_buffer, new_names
+from tensorlang.scheduling.tree import Path, block_of, find_buffer, new_names
 
 
 @legality("a reindexed block goes over all of its axes")
-def full_axes(block: Block) -> str | None:
-    """The block is guarded by the ends of its axes alone."""
+def full_axes(path: Path) -> str | None:
+    """Its loops take all axes to their ends, and no other condition guards it."""
+    block = block_of(path)
+    if not whole_axes(path, {axis.var for axis in block.axes}):
+        return (
+            f"block {block.name!r} does not run for all values of its axes; the copy "
+            "would go over elements it does not touch"
+        )
     extents = {axis.var: linear(axis.extent) for axis in block.axes}
     for cond in guards_of(block):
         if not any(b.limit == extents[b.axis] for b in bounds_of(block, cond)):
@@ -96,7 +102,7 @@ def reindex(
                     reduce(sum, y[vi], x_y[vi, vk] * w[vk])
     """
     place, old = site(func, block, None), find_buffer(func, buffer)
-    full_axes(place.block)
+    full_axes(place.path)
     if old in writes(place.block.body):
         return _scattered(place, old)
     if old not in reads(place.block.body):

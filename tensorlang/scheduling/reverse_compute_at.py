@@ -28,6 +28,7 @@ from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.linear import Linear, linear, number
 from tensorlang.scheduling.moving import (
     by_axes,
+    goes_over_all,
     moved_nest,
     shared_loops,
     without_nest,
@@ -143,6 +144,7 @@ def reverse_compute_at(func: Function, block: str, loop: str) -> Function:
     place, buffer = _producer(func, block_of(user), loop)
     indices = _read_once(block_of(user), buffer)
     by_axes(block_of(user), indices)
+    goes_over_all(user, indices)
     assert place.at is not None
     part = need_known(region(place.at.body, buffer, writes=True), "nothing is written")
     _in_every_tile(block_of(user), indices, buffer, part)

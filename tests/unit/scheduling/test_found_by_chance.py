@@ -1,0 +1,163 @@
+"""Programs on which a random schedule once went wrong: refused now, or right."""
+
+from __future__ import annotations
+
+import pytest
+
+from tensorlang.errors import ScheduleError
+from tensorlang.ir.parser import parse
+from tensorlang.scheduling.cache import cache_read
+from tensorlang.scheduling.cache_write import cache_write
+from tensorlang.scheduling.compute_at import compute_at
+from tensorlang.scheduling.legality import disabled
+from tensorlang.scheduling.loops import split
+from tensorlang.scheduling.partition import partition, specialize
+from tensorlang.scheduling.reindex import reindex
+from tensorlang.scheduling.reverse_compute_at import reverse_compute_at
+
+COPY = parse("""
+def copy(x: f32[4], y: Out[f32[4]]):
+    for i in range(4):
+        with block("y", vi=spatial(4, i)):
+            y[vi] = x[vi]
+""")
+
+CHAIN = parse("""
+def chain(x: f32[4], y: Out[f32[4]]):
+    t = alloc(f32[4])
+    for i in range(4):
+        with block("t", vi=spatial(4, i)):
+            t[vi] = x[vi] * 2.0
+    for j in range(4):
+        with block("y", vj=spatial(4, j)):
+            y[vj] = t[vj] + 1.0
+""")
+
+SCAN = parse("""
+def scan(x: f32[4], y: Out[f32[4]]):
+    t = alloc(f32[4])
+    for i in range(4):
+        with block("t", vi=ordered(4, i)):
+            if vi == 0:
+                t[vi] = x[vi]
+            else:
+                t[vi] = x[vi] - t[vi - 1]
+    for j in range(4):
+        with block("y", vj=spatial(4, j)):
+            y[vj] = t[vj]
+""")
+
+
+def test_cache_write_of_a_split_that_overshoots_by_a_whole_tile():
+    func, (_, middle, _) = split(COPY, "i", [None, 4, 4])
+    with pytest.raises(ScheduleError, match="the block writes every element of its"):
+        cache_write(func, "y", "y", "global", middle)
+
+
+def test_compute_at_under_a_loop_that_the_producer_is_under_already(same_meaning):
+    func, (_, _) = cache_write(COPY, "y", "y", "global", "i")
+    same_meaning(COPY, compute_at(func, "y", "i"))
+
+
+def test_compute_at_further_out_than_a_cached_copy(same_meaning, wrong):
+    func = parse("""
+def rows(x: f32[3, 4], y: Out[f32[3]]):
+    for i in range(3):
+        for k in range(4):
+            with block("y", vi=spatial(3, i), vk=reduction(4, k)):
+                reduce(sum, y[vi], x[vi, vk])
+""")
+    func, (copy, _) = cache_read(func, "y", "x", "global", "k")
+    rule = "a moved producer makes each element once"
+    with pytest.raises(ScheduleError, match=rule):
+        compute_at(func, copy, "i")
+    with disabled(rule):
+        after = compute_at(func, copy, "i")
+    wrong(func, after)
+    same_meaning(func, compute_at(func, copy, "k"))
+
+
+def test_compute_at_refuses_a_scan():
+    with pytest.raises(ScheduleError, match="which it writes; such a scan"):
+        compute_at(SCAN, "t", "j")
+
+
+def test_reverse_compute_at_under_an_ordered_loop(same_meaning):
+    same_meaning(SCAN, reverse_compute_at(SCAN, "y", "i"))
+
+
+def test_reverse_compute_at_refuses_a_reader_of_one_element():
+    func = parse("""
+def third(x: f32[4], y: Out[f32[1]]):
+    t = alloc(f32[4])
+    for i in range(4):
+        with block("t", vi=spatial(4, i)):
+            t[vi] = x[vi]
+    with block("y", vj=spatial(1, 0)):
+        y[vj] = t[2]
+""")
+    with pytest.raises(ScheduleError, match="reads 't' at 2 always"):
+        reverse_compute_at(func, "y", "i")
+
+
+def test_reverse_compute_at_refuses_a_producer_under_a_condition():
+    func, other = specialize(CHAIN, "i", "1 < 2")
+    with pytest.raises(ScheduleError, match="runs under 1 < 2 only"):
+        reverse_compute_at(func, "y", other)
+
+
+def test_reindex_leaves_what_an_init_reads(same_meaning):
+    func = parse("""
+def biased(x: f32[4, 3], y: Out[f32[4]]):
+    for i in range(4):
+        for k in range(3):
+            with block("y", vi=spatial(4, i), vk=reduction(3, k)):
+                with init():
+                    y[vi] = x[3 - vi, 0]
+                reduce(sum, y[vi], x[vi, vk])
+""")
+    after, _ = reindex(func, "y", "x")
+    same_meaning(func, after)
+
+
+@pytest.mark.parametrize("at", [1, 3])
+def test_half_of_a_partition_does_not_write_a_whole_tile(at):
+    func, _ = partition(COPY, "i", at)
+    for half in ("y", "y_tail"):
+        with pytest.raises(ScheduleError, match="the block writes every element of"):
+            cache_write(func, half, "y", "global")
+        with pytest.raises(ScheduleError, match="goes over all of its axes"):
+            reindex(func, half, "y")
+        with pytest.raises(ScheduleError, match="goes over all of its axes"):
+            reindex(func, half, "x")
+
+
+def test_half_of_a_symbolic_partition_does_not_write_a_whole_tile():
+    func = parse("""
+def copy(x: f32[n], y: Out[f32[n]], *, n: i64):
+    for i in range(n // 2):
+        with block("y", vi=spatial(n, i)):
+            y[vi] = x[vi]
+""")
+    with pytest.raises(ScheduleError, match="the block writes every element of its"):
+        cache_write(func, "y", "y", "global")
+
+
+def test_half_of_a_consumer_does_not_move(wrong):
+    func = parse("""
+def twice(x: f32[4], y: InOut[f32[4]]):
+    t = alloc(f32[4])
+    for i in range(4):
+        with block("t", vi=spatial(4, i)):
+            t[vi] = x[vi] + 1.0
+    for j in range(4):
+        with block("y", vj=spatial(4, j)):
+            y[vj] = y[vj] + t[vj]
+""")
+    func, _ = partition(func, "j", 1)
+    rule = "a moved block goes over all of its axes"
+    with pytest.raises(ScheduleError, match=rule):
+        reverse_compute_at(func, "y", "i")
+    with disabled(rule):
+        after = reverse_compute_at(func, "y", "i")
+    wrong(func, after)
