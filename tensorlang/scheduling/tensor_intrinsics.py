@@ -82,7 +82,7 @@ def _dot_bf16(name: str) -> TensorIntrinsic:
     )
 """
     made = parse(head + meaning), parse(head + vectors)
-    return TensorIntrinsic(name, *made, features=("avx512bf16",))
+    return TensorIntrinsic(name, *made, features=("avx512_bf16",))
 
 
 def _transpose(size: int, dtype: str) -> Callable[[str], TensorIntrinsic]:

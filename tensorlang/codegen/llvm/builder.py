@@ -13,8 +13,12 @@ from tensorlang.ir.nodes import Buffer, Expr, Var
 
 @dataclass
 class Module:
-    """What the routines of one source share: declarations and loop metadata."""
+    """What the routines of one source share: declarations and loop metadata.
 
+    `features` are the instruction sets of the processor that the source is for.
+    """
+
+    features: frozenset[str] = frozenset()
     declarations: set[str] = field(default_factory=set)
     loops: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
 

@@ -134,6 +134,28 @@ def _check(builder: Builder, dtype: DType, args: list[str]) -> str:
     return cond
 
 
+def _dpbf16ps(builder: Builder, dtype: DType, args: list[str]) -> str:
+    """The processor's instruction where it has it, else the same in two steps."""
+    acc, *pairs = args
+    kind, narrow_type = llvm_type(dtype), DType("bf16", dtype.lanes)
+    if dtype.lanes == _DOT_LANES and "avx512_bf16" in builder.module.features:
+        both = llvm_type(DType("bf16", 2 * _DOT_LANES))
+        a, b = (_interleaved(builder, narrow_type, *pairs[n : n + 2]) for n in (0, 2))
+        function = "llvm.x86.avx512bf16.dpbf16ps.512"
+        return builder.call(function, kind, (kind, acc), (both, a), (both, b))
+    a0, a1, b0, b1 = (widen(builder, narrow_type, arg) for arg in pairs)
+    odd = _float_call(builder, _FLOATS["fma"], dtype, [a1, b1, acc])
+    return _float_call(builder, _FLOATS["fma"], dtype, [a0, b0, odd])
+
+
+def _interleaved(builder: Builder, dtype: DType, even: str, odd: str) -> str:
+    """Lanes of two vectors in turn."""
+    taken = [n // 2 + n % 2 * dtype.lanes for n in range(2 * dtype.lanes)]
+    name = builder.name()
+    return builder.emit(ins.Shuffle(name, llvm_type(dtype), even, odd, taken))
+
+
+_DOT_LANES: Final = 16
 _OTHERS: Final[dict[str, Callable[[Builder, DType, list[str]], str]]] = {
     "isnan": _isnan,
     "isinf": _isinf,
@@ -142,4 +164,5 @@ _OTHERS: Final[dict[str, Callable[[Builder, DType, list[str]], str]]] = {
     "rotl": _rotl,
     "mulhi": _mulhi,
     "check": _check,
+    "dpbf16ps": _dpbf16ps,
 }

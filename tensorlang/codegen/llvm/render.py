@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tensorlang import templates
 from tensorlang.codegen.llvm import instructions as ins
 from tensorlang.codegen.llvm import stages, workspace
 from tensorlang.codegen.llvm.builder import Builder, Module
@@ -17,22 +17,7 @@ from tensorlang.ir.dtypes import DType, i64
 from tensorlang.ir.nodes import Expr, Function, Param, Var
 from tensorlang.ir.visit import free_vars
 
-if TYPE_CHECKING:
-    import jinja2
-
 _KERNEL = "nounwind"
-
-
-@cache
-def _environment() -> jinja2.Environment:
-    import jinja2  # noqa: PLC0415 - only programs that compile pay for it
-
-    return jinja2.Environment(
-        loader=jinja2.PackageLoader("tensorlang.templates", ""),
-        undefined=jinja2.StrictUndefined,
-        autoescape=False,  # noqa: S701 - the output is no HTML
-        keep_trailing_newline=True,
-    )
 
 
 def render(
@@ -48,24 +33,20 @@ def render(
         CodegenError: the function was not lowered, or cannot be expressed.
     """
     function = unmask(function)
-    module = Module()
+    module = Module(frozenset(target.features))
     pieces, size = workspace.layout(function)
     routines = [
         *_kernel(function, module, pieces),
         _query(function, module, "team", useful(function)),
         _query(function, module, "workspace", size),
     ]
-    text: str = (
-        _environment()
-        .get_template("llvm.ll.j2")
-        .render(
-            header=_header(function, target, knobs or {}),
-            routines=routines,
-            declarations=sorted(module.declarations),
-            loops=module.loops,
-        )
+    return templates.render(
+        "llvm.ll.j2",
+        header=_header(function, target, knobs or {}),
+        routines=routines,
+        declarations=sorted(module.declarations),
+        loops=module.loops,
     )
-    return text
 
 
 def _header(
