@@ -104,7 +104,10 @@ def guarded(command: Callable[[], Any]) -> int:
     try:
         code = command()
         sys.stdout.flush()
-    except BrokenPipeError:
+    except (BrokenPipeError, SystemExit) as end:
+        # typer makes an exit of a broken pipe, with the code of a failed check
+        if BrokenPipeError not in (type(end), type(end.__context__)):
+            raise
         # nobody reads any more; what Python flushes at its end must not complain
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _CLOSED_PIPE

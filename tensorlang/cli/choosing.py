@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tensorlang import records
-from tensorlang.errors import TensorlangError
+from tensorlang.errors import ArgumentError, TensorlangError
 from tensorlang.ir.digest import digest
 from tensorlang.ops import building
 from tensorlang.ops.operator import DIRECT
@@ -50,7 +50,7 @@ def replayed(
     except TensorlangError as problem:
         return f"stale: {problem}"
     if digest(made.function) != record.ir:
-        if workload != record.workload:
+        if workload.shapes != record.workload.shapes:
             return "its knobs give other IR for this shape than where it was tuned"
         return (
             f"stale: filed by tensorlang {record.generator}, and its knobs give "
@@ -91,6 +91,12 @@ def _default(op: Operator, workload: Workload, target: Target) -> Chosen:
     pins = building.pinned(op)
     knobs = Knobs(pinned=pins)
     made = building.schedule(op, workload, target, DIRECT, knobs)
+    if knobs.unasked():
+        known = ", ".join(knobs.values) or "none"
+        raise ArgumentError(
+            f"{building.PIN_VARIABLE} fixes {', '.join(knobs.unasked())}, which is no "
+            f"knob of {op.id}; it has {known}"
+        )
     rule = "the default: the schedule's own rule over shape and machine"
     why = f"{building.PIN_VARIABLE} fixes {', '.join(pins)}" if pins else rule
     return Chosen(made, DIRECT, knobs, why)

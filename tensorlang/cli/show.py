@@ -157,6 +157,7 @@ def page(view: View, stages: Sequence[str]) -> str:
 
 def _highlighted(text: str, lexer: str, stage: str) -> tuple[str, str]:
     """Style sheet and marked text, with classes named after the stage."""
+    text = text.rstrip("\n")
     width = max(map(len, text.splitlines()), default=1) + 1
     recorder = Console(record=True, width=width, file=StringIO())
     recorder.print(Syntax(text, lexer, theme="friendly", background_color="default"))

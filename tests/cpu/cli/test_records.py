@@ -1,0 +1,178 @@
+"""Records listed, explained, moved, verified and removed."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+
+from tensorlang import __version__, record_files, records, targets
+from tensorlang.ir.digest import digest
+from tensorlang.ops import building, find
+from tensorlang.record_files import Record
+from tensorlang.scheduling import Knobs
+
+LANES = 16
+
+
+@pytest.fixture
+def record():
+    op, here = find("bits"), targets.host()
+    knobs = {"lanes": LANES, "chunk": 32, "nontemporal": True}
+    workload = op.workload((4096,), threads=here.threads)
+    made = building.schedule(op, workload, here, "direct", Knobs.replay(knobs))
+    return Record(
+        workload=workload,
+        target=here.fingerprint,
+        architecture=records.architecture(here),
+        algorithm="direct",
+        schedule="threefry",
+        knobs=tuple(sorted(knobs.items())),
+        ir=digest(made.function),
+        generator=__version__,
+        seconds=2e-6,
+        spread=0.01,
+        default_seconds=5e-6,
+        roofline=0.5,
+        error=0.0,
+        date="2026-11-21",
+    )
+
+
+def path_of(record):
+    return record_files.path_of(
+        records.user_folder(), record.target, record.workload.operator
+    )
+
+
+def test_no_records_say_how_to_make_some(tlang):
+    result = tlang("records", "ls", "random.bits")
+    assert result.exit_code == 0
+
+
+def test_a_record_is_listed(tlang, record):
+    records.add(record)
+    line = next(
+        line
+        for line in tlang("records", "ls").stdout.splitlines()
+        if line.startswith("random.bits(u32[4096]")
+    )
+    assert "lanes=16" in line
+    assert "2 us" in line
+    assert "2.50x" in line
+    assert "user" in line
+    assert "random.bits" not in tlang("records", "ls", "normal").stdout
+
+
+def test_an_exact_record_is_chosen_and_explained(tlang, record):
+    records.add(record)
+    said = tlang("records", "explain", "bits", "--shape", "4096").stdout
+    assert "chosen: direct(lanes=16, chunk=32, nontemporal=True)" in said
+    assert "because: exact" in said
+    shown = tlang("show", "bits", "--shape", "4096", "--stage", "knobs").stdout
+    assert "lanes = 16" in shown
+
+
+def test_a_near_record_guides_another_shape(tlang, record):
+    records.add(record)
+    said = tlang("records", "explain", "bits", "--shape", "5000").stdout
+    assert "lanes=16" in said
+    assert "nearest shape ((4096,),)" in said
+
+
+def test_a_stale_record_is_passed_over_with_its_reason(tlang, record):
+    records.add(dataclasses.replace(record, ir="0" * 64))
+    said = tlang("records", "explain", "bits", "--shape", "4096").stdout
+    assert f"stale: filed by tensorlang {__version__}" in said
+    checked = tlang("records", "verify")
+    assert checked.exit_code == 1
+    assert "stale: filed by" in checked.stdout
+
+
+def test_a_record_out_of_its_knobs_domain_is_stale(tlang, record):
+    knobs = (("chunk", 32), ("lanes", 7), ("nontemporal", True))
+    records.add(dataclasses.replace(record, knobs=knobs))
+    said = tlang("records", "explain", "bits", "--shape", "4096").stdout
+    assert "stale: knob 'lanes' is one of" in said
+
+
+def test_good_records_verify(tlang, record):
+    records.add(record)
+    result = tlang("records", "verify")
+    assert result.exit_code == 0
+    assert "good" in result.stdout
+
+
+def test_pinned_knobs_outrank_records(tlang, record, monkeypatch):
+    records.add(record)
+    monkeypatch.setenv("TENSORLANG_PIN", "random.bits:lanes=8")
+    said = tlang("records", "explain", "bits", "--shape", "4096").stdout
+    assert "chosen: direct(lanes=8," in said
+    assert "TENSORLANG_PIN fixes lanes" in said
+
+
+def test_records_move_by_export_and_merge(tlang, record, tmp_path, monkeypatch):
+    records.add(record)
+    exported = tlang("records", "export", tmp_path / "out")
+    assert exported.exit_code == 0, exported.output
+    monkeypatch.setenv("TENSORLANG_RECORDS", str(tmp_path / "elsewhere"))
+    records.forget()
+    merged = tlang("records", "merge", tmp_path / "out")
+    assert "1 of 1 records filed" in merged.stdout
+    assert record_files.read(path_of(record)) == [record]
+    again = tlang("records", "merge", tmp_path / "out")
+    assert again.exit_code == 0
+    assert record_files.read(path_of(record)) == [record]
+
+
+def test_records_are_removed_by_shape(tlang, record):
+    records.add(record)
+    other = dataclasses.replace(record, workload=record.workload.with_shapes((8,)))
+    records.add(other)
+    assert tlang("records", "rm", "bits", "--shape", "9").exit_code == 2
+    removed = tlang("records", "rm", "bits", "--shape", "8")
+    assert removed.stdout == "1 records removed\n"
+    assert record_files.read(path_of(record)) == [record]
+    assert tlang("records", "rm", "random.bits").exit_code == 0
+    assert not path_of(record).exists()
+
+
+def broken_files(record):
+    """A good file, and beside it a truncated one of another operator."""
+    records.add(record)
+    whole = path_of(record).read_text()
+    broken = path_of(record).with_name("random.normal.json")
+    broken.write_text(whole[: len(whole) // 2])
+    records.forget()
+    return broken
+
+
+def test_a_broken_file_is_named_and_the_rest_is_listed(tlang, record):
+    broken = broken_files(record)
+    result = tlang("records", "ls")
+    assert result.exit_code == 2
+    assert "random.bits(u32[4096]" in result.stdout
+    assert str(broken) in result.stderr
+    assert result.stderr.count("\n") == 1
+    checked = tlang("records", "verify")
+    assert checked.exit_code == 1
+    assert f"broken: record file {broken}" in checked.stdout
+
+
+def test_operators_go_on_without_a_broken_file(tlang, record):
+    broken = broken_files(record)
+    result = tlang("show", "normal", "--stage", "knobs")
+    assert result.exit_code == 0
+    assert "lanes = " in result.stdout
+    assert result.stderr.startswith(f"tlang: warning: record file {broken}")
+
+
+def test_a_broken_file_is_not_merged_but_the_good_ones_are(tlang, record, tmp_path):
+    good, bad = tmp_path / "good.json", tmp_path / "bad.json"
+    record_files.write(good, [record])
+    bad.write_text(json.dumps({"format": 1, "records": [{"knobs": "*/"}]}))
+    result = tlang("records", "merge", bad, good)
+    assert result.exit_code == 2
+    assert str(bad) in result.stderr
+    assert record_files.read(path_of(record)) == [record]

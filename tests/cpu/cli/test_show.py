@@ -1,0 +1,104 @@
+"""Every stage of an operator, as text and as a page."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+
+import pytest
+
+from tensorlang import targets
+from tensorlang.cli.show import STAGES
+from tensorlang.ir import parse, show
+from tensorlang.ops import building, find
+from tensorlang.runtime import build
+from tensorlang.scheduling import Knobs
+
+VOID = {"meta", "br", "hr", "img", "link", "input"}
+
+
+class Nesting(HTMLParser):
+    """Elements must close in the order in which they opened."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.headings, self.text = [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag == "h2":
+            self.headings.append(dict(attrs)["id"])
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if "code" in self.open:
+            self.text.append(data)
+
+
+def scheduled(**knobs):
+    op = find("bits")
+    return building.schedule(
+        op, op.workload(), targets.host(), "direct", Knobs(pinned=knobs)
+    )
+
+
+def test_the_definition_parses_back(tlang):
+    result = tlang("show", "bits")
+    assert result.exit_code == 0
+    assert parse(result.stdout) == find("bits").function(find("bits").workload())
+
+
+def test_trace_and_scheduled_are_the_schedules_own(tlang):
+    made = scheduled()
+    assert tlang("show", "bits", "--stage", "trace").stdout == f"{made.trace}\n"
+    assert tlang("show", "bits", "--stage", "scheduled").stdout == show(made.function)
+
+
+def test_source_and_assembly_are_the_kernels(tlang):
+    kernel = build(scheduled(), "llvm")
+    assert tlang("show", "bits", "--stage", "asm").stdout == kernel.asm
+    source = tlang("show", "bits", "--stage", "source").stdout
+    assert source.split("define", 1)[1] == kernel.source.split("define", 1)[1]
+
+
+def test_lowered_text_is_ir_too(tlang):
+    lowered = tlang("show", "bits", "--stage", "lowered", "--dtype", "u8").stdout
+    assert "out: Out[u8[" in lowered
+    assert show(parse(lowered)) == lowered
+
+
+def test_knobs_are_shown_with_domain_and_value(tlang, monkeypatch):
+    monkeypatch.setenv("TENSORLANG_PIN", "bits:lanes=16")
+    shown = tlang("show", "bits", "--stage", "knobs").stdout
+    assert "lanes = 16  # one of 8, 16," in shown
+    assert "TENSORLANG_PIN fixes lanes" in shown
+
+
+def test_a_page_has_every_stage_and_nests(tlang, tmp_path):
+    page = tmp_path / "bits.html"
+    result = tlang("show", "bits", "--html", page)
+    assert (result.exit_code, result.stdout) == (0, "")
+    parsed = Nesting()
+    parsed.feed(page.read_text())
+    parsed.close()
+    assert parsed.open == []
+    assert parsed.headings == list(STAGES)
+    assert "s.vectorize(" in "".join(parsed.text)
+
+
+def test_a_page_of_one_stage_holds_its_text(tlang, tmp_path):
+    page = tmp_path / "bits.html"
+    tlang("show", "bits", "--stage", "ir", "--html", page)
+    parsed = Nesting()
+    parsed.feed(page.read_text())
+    assert parsed.headings == ["ir"]
+    lines = [line.rstrip() for line in "".join(parsed.text).splitlines()]
+    assert lines == tlang("show", "bits").stdout.splitlines()
+
+
+@pytest.mark.parametrize("name", ["permutation", "categorical", "dropout", "split"])
+def test_other_operators_are_shown(tlang, name):
+    for stage in STAGES:
+        assert tlang("show", name, "--stage", stage).exit_code == 0
