@@ -12,10 +12,9 @@ import sys
 from functools import cache
 from typing import Final
 
-from tensorlang import hardware
+from tensorlang import hardware, templates
 from tensorlang.runtime import cache as store
 from tensorlang.runtime import llvm
-from tensorlang.runtime.rendering import render_template
 from tensorlang.runtime.wrapper import OUT_OF_MEMORY
 
 SYMBOLS: Final = ("tensorlang_barrier", "tensorlang_launch", "tensorlang_run")
@@ -48,7 +47,7 @@ def _pool() -> llvm.Library:
 
 def pool_text() -> str:
     """The pool's LLVM IR for this machine."""
-    return render_template("pool.ll.j2", **_parameters())
+    return templates.render("pool.ll.j2", **_parameters())
 
 
 def _parameters() -> dict[str, object]:

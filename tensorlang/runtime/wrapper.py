@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from tensorlang import templates
 from tensorlang.ir.dtypes import DType
 from tensorlang.runtime import llvm
-from tensorlang.runtime.rendering import render_template
 from tensorlang.runtime.signature import BufferSpec, Dim, ScalarSpec, Signature
 
 INLINE_BYTES: Final = 16 << 10  # below this, no other thread and no GIL release pay
@@ -115,7 +115,7 @@ def wrapper_text(signature: Signature, threads: int, *, apart: bool) -> str:
     """
     symbols = _symbols(signature)
     steps, checks = _derived(signature, symbols)
-    return render_template(
+    return templates.render(
         "wrapper.ll.j2",
         signature=str(signature),
         name=signature.name,

@@ -1,0 +1,72 @@
+"""Bytecode of templates, kept as Python keeps that of modules.
+
+`llvm.ll.j2` has its own in `__pycache__/llvm.ll.cpython-311.j2c`, or wherever
+`PYTHONPYCACHEPREFIX` says. It is trusted like a `.pyc` file: who may write there may
+also write the template. `python -m tensorlang.templates.bytecode` compiles all of them
+ahead.
+"""
+
+from __future__ import annotations
+
+import marshal
+import os
+import sys
+from importlib.util import cache_from_source
+from pathlib import Path
+from types import CodeType
+
+from jinja2 import BytecodeCache
+from jinja2.bccache import Bucket, bc_magic
+
+_SUFFIX = ".j2c"
+
+
+class Beside(BytecodeCache):
+    """Keeps bytecode where Python's import system would; does without where not."""
+
+    def __init__(self, *, write: bool) -> None:
+        self.write = write
+
+    def get_cache_key(self, name: str, filename: str | None = None) -> str:
+        """The file that holds a template's bytecode."""
+        return str(Path(cache_from_source(filename or name)).with_suffix(_SUFFIX))
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        """Read what this Jinja and this Python made of this source, if anything."""
+        head = _head(bucket)
+        try:
+            data = Path(bucket.key).read_bytes()
+            code = marshal.loads(data[len(head) :]) if data.startswith(head) else None  # noqa: S302 - as Python does
+        except (OSError, ValueError, EOFError, TypeError):
+            return
+        bucket.code = code if isinstance(code, CodeType) else None
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        """Write it, whole or not at all."""
+        if not self.write or bucket.code is None:
+            return
+        place = Path(bucket.key)
+        spare = place.with_suffix(f".{os.getpid()}")
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            spare.write_bytes(_head(bucket) + marshal.dumps(bucket.code))
+            spare.replace(place)
+        except OSError:
+            spare.unlink(missing_ok=True)
+
+
+def _head(bucket: Bucket) -> bytes:
+    return bc_magic + bucket.checksum.encode()
+
+
+def main() -> None:
+    """Compile every template and keep the bytecode, whatever Python was told."""
+    from tensorlang.templates import environment  # noqa: PLC0415 - it imports this
+
+    made = environment().overlay(bytecode_cache=Beside(write=True))
+    for name in made.list_templates(extensions=["j2"]):
+        made.get_template(name)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
