@@ -179,7 +179,7 @@ def _machine() -> Any:
 
 @cache
 def _quick_machine() -> Any:
-    return _new_machine(1)
+    return _new_machine(0)
 
 
 @cache
