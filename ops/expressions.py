@@ -71,6 +71,7 @@ def operator_of(
         tolerance=tolerance,
         default=Workload(id, (), (), attributes_of(attributes)),
     )
+    made.kernels = ready
     return made
 
 

@@ -13,7 +13,7 @@ import math
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -233,8 +233,14 @@ def remove(path: Path, unwanted: Callable[[Record], bool]) -> int:
         return len(held) - len(kept)
 
 
-def merge(path: Path, records: Iterable[Record]) -> int:
+def merge(path: Path, records: Iterable[Record], beaten: Collection[str] = ()) -> int:
     """File the records that outrank what the file holds; how many those were.
+
+    Args:
+        path: The file.
+        records: What to file.
+        beaten: Code (`Record.ir`) that was timed beside the new records and lost: what
+            is held of it goes, whatever its time was when it was filed.
 
     Raises:
         RecordError: the file is broken (it is left as it is), or stays locked.
@@ -244,7 +250,7 @@ def merge(path: Path, records: Iterable[Record]) -> int:
         kept = 0
         for record in records:
             old = held.get(record.workload)
-            if old is None or record.outranks(old):
+            if old is None or old.ir in beaten or record.outranks(old):
                 held[record.workload] = record
                 kept += 1
         if kept:

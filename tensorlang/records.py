@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -78,7 +78,12 @@ def forget() -> None:
 
 
 def candidates(workload: Workload, target: Target) -> Iterator[Choice]:
-    """The records that may serve, best guess first; a stale one's successor follows."""
+    """The records that may serve, best guess first; a stale one's successor follows.
+
+    A workload that leaves its threads open has those of the target.
+    """
+    if not workload.threads:
+        workload = replace(workload, threads=target.threads)
     own = _layered(target.fingerprint, workload.operator)
     yield from _nearest(workload, own, "")
     others = (
@@ -152,8 +157,15 @@ def distance(wanted: Workload, known: Workload) -> float:
     return total
 
 
-def add(record: Record, folder: Path | None = None) -> bool:
+def add(
+    record: Record, folder: Path | None = None, beaten: Collection[str] = ()
+) -> bool:
     """File a record in the user's folder; whether it outranked what was there.
+
+    Args:
+        record: What to file.
+        folder: Where, if not in the user's.
+        beaten: Code that was timed beside it and lost; see `record_files.merge`.
 
     Raises:
         RecordError: the file is broken, which is said and left alone, or locked.
@@ -161,7 +173,7 @@ def add(record: Record, folder: Path | None = None) -> bool:
     path = record_files.path_of(
         folder or user_folder(), record.target, record.workload.operator
     )
-    kept = record_files.merge(path, [record]) > 0
+    kept = record_files.merge(path, [record], beaten) > 0
     forget()
     return kept
 

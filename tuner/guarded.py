@@ -1,8 +1,12 @@
 """Arrays that end where memory ends: one element too far is a fault, not a surprise.
 
-Each array lies flush against a page that may not be touched, and before it stands a
-pattern that must survive. What a kernel writes outside is so either caught by the
-processor (the worker dies, and the candidate is filed as crashed) or seen here.
+Each array lies between two pages that may not be touched, flush against one of them;
+what is left of its own last page holds a pattern that must survive. What a kernel
+touches outside is so either caught by the processor (the worker dies, and the candidate
+is filed as crashed) or, written, seen here.
+
+    after:   | forbidden | pattern, array | forbidden |
+    before:  | forbidden | array, pattern | forbidden |
 """
 
 from __future__ import annotations
@@ -10,38 +14,51 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 
 Array = np.ndarray[Any, np.dtype[Any]]
+Edge = Literal["before", "after"]
+EDGES: Final[tuple[Edge, ...]] = ("after", "before")
 CANARY: Final = 0xA5
 POISON: Final = 0xCB
 _NO_ACCESS: Final = 0
 
 
 class Guarded:
-    """One array between a canary and a forbidden page.
+    """One array between forbidden pages.
+
+    Args:
+        shape: The array's shape.
+        dtype: Its element type.
+        edge: On which side the forbidden page follows at once.
 
     Attributes:
-        array: C-contiguous, of the given shape and dtype, ending at the last byte.
+        array: C-contiguous, of the given shape and dtype.
     """
 
-    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    def __init__(
+        self, shape: tuple[int, ...], dtype: np.dtype[Any], edge: Edge = "after"
+    ) -> None:
         page = mmap.PAGESIZE
         size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-        room = -(-size // page) * page + page  # at least a page of canary
-        self._memory = mmap.mmap(-1, room + page)
+        room = max(-(-size // page), 1) * page
+        self._memory = mmap.mmap(-1, room + 2 * page)
         whole = np.frombuffer(self._memory, np.uint8)
-        _forbid(whole.ctypes.data + room, page)
-        self._canary = whole[: room - size]
-        self._canary[:] = CANARY
-        self.array: Array = whole[room - size : room].view(dtype).reshape(shape)
+        for offset in (0, page + room):
+            _forbid(whole.ctypes.data + offset, page)
+        inside = whole[page : page + room]
+        first = room - size if edge == "after" else 0
+        self._pattern = inside[:first] if edge == "after" else inside[size:]
+        self._pattern[:] = CANARY
+        self.edge: Final = edge
+        self.array: Array = inside[first : first + size].view(dtype).reshape(shape)
 
     @property
     def intact(self) -> bool:
-        """Whether nothing was written in front of the array."""
-        return bool((self._canary == CANARY).all())
+        """Whether nothing was written next to the array."""
+        return bool((self._pattern == CANARY).all())
 
     def poison(self) -> None:
         """Fill the array with bytes that no kernel writes by chance."""

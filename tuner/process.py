@@ -31,11 +31,11 @@ _DOING: Final = {
 }
 
 
-class _Died(Exception):  # noqa: N818 - an event, told as an outcome
-    """The worker ended while it was working."""
+class Died(Exception):  # noqa: N818 - an event, told as an outcome
+    """The worker ended while it was working; the message says how."""
 
 
-class _Silent(Exception):  # noqa: N818 - an event, told as an outcome
+class Silent(Exception):  # noqa: N818 - an event, told as an outcome
     """The worker did not answer in time."""
 
 
@@ -59,50 +59,59 @@ class Worker:
         self._errors: Any = None
         self._pending = b""
         self._stage = ""
+        self._open = False
         self.started = 0
 
     def __enter__(self) -> Self:
+        """Start the process; it loads while the tuner prepares."""
+        self._spawn()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def attempt(self, candidate: Candidate, limit: float) -> Outcome:
-        """Have it built, checked and timed within `limit` seconds."""
+    def attempt(self, candidate: Candidate, limit: float, best: float = 0.0) -> Outcome:
+        """Have it built, checked and timed within `limit` seconds.
+
+        Args:
+            candidate: What to try.
+            limit: Seconds after which it counts as hung.
+            best: The best time so far; what is far behind is timed once only.
+
+        Raises:
+            TuningError: the worker cannot start, or cannot judge anything.
+        """
         start = time.perf_counter()
-        request = {
-            "do": "attempt",
-            "algorithm": candidate.algorithm,
-            "knobs": dict(candidate.knobs),
-        }
-        self._stage = ""
+        request = {"do": "attempt", "best": best, **_plain(candidate)}
         try:
             return Outcome.from_json(self._ask(request, limit))
-        except _Died as death:
+        except Died as death:
             status, reason = CRASHED, str(death)
-        except _Silent:
+        except Silent:
             status = HUNG
-            reason = f"not done after {limit:.0f} s, still {self._doing()}"
+            reason = f"not done after {limit:.3g} s, still {self._doing()}"
         self.stop()
         return Outcome(status, reason, spent={"lost": time.perf_counter() - start})
 
     def finals(
         self, candidates: Sequence[Candidate], rounds: int, limit: float
-    ) -> dict[str, list[float]]:
-        """Samples of each candidate, in seconds by its key, timed interleaved.
+    ) -> tuple[dict[str, list[float]], dict[str, str]]:
+        """Time candidates interleaved.
+
+        Returns:
+            Samples in seconds by key, and why the others are no longer right.
 
         Raises:
-            TuningError: the worker died, or did not answer in time.
+            Died, Silent: the worker is gone; it was one of the candidates.
         """
-        items = [{"algorithm": c.algorithm, "knobs": dict(c.knobs)} for c in candidates]
+        items = [_plain(candidate) for candidate in candidates]
+        request = {"do": "finals", "candidates": items, "rounds": rounds}
         try:
-            answer: dict[str, list[float]] = self._ask(
-                {"do": "finals", "candidates": items, "rounds": rounds}, limit
-            )
-        except (_Died, _Silent) as problem:
+            answer = self._ask(request, limit)
+        except (Died, Silent):
             self.stop()
-            raise TuningError(f"the finalists could not be timed: {problem}") from None
-        return answer
+            raise
+        return answer["samples"], answer["failed"]
 
     def stop(self) -> None:
         """End the process and what it started; nothing happens where none runs."""
@@ -119,27 +128,33 @@ class Worker:
 
     def _ask(self, request: Mapping[str, Any], limit: float) -> Any:
         if self._process is None:
-            self._start()
+            self._spawn()
+        if not self._open:
+            self._opened()
+        self._stage = ""
         self._send(request)
         return self._answer(time.monotonic() + limit)
 
-    def _start(self) -> None:
+    def _spawn(self) -> None:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives with the process
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tensorlang.tuner.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
-            start_new_session=True,
+            start_new_session=True,  # Ctrl-C is the tuner's to handle
         )
-        self._pending = b""
+        self._pending, self._stage, self._open = b"", "", False
         self.started += 1
+
+    def _opened(self) -> None:
         try:
             self._send(self._opening)
             self._answer(time.monotonic() + _START_SECONDS)
-        except (_Died, _Silent) as problem:
+        except (Died, Silent, TuningError) as problem:
             self.stop()
             raise TuningError(f"the worker could not start: {problem}") from None
+        self._open = True
 
     def _send(self, request: Mapping[str, Any]) -> None:
         assert self._process is not None
@@ -148,7 +163,7 @@ class Worker:
             self._process.stdin.write(protocol.encode(request))
             self._process.stdin.flush()
         except BrokenPipeError:
-            raise _Died(self._death()) from None
+            raise Died(self._death()) from None
 
     def _answer(self, deadline: float) -> Any:
         while True:
@@ -168,10 +183,10 @@ class Worker:
             selector.register(descriptor, selectors.EVENT_READ)
             while b"\n" not in self._pending:
                 if not selector.select(max(0.0, deadline - time.monotonic())):
-                    raise _Silent("no answer in time")
+                    raise Silent("no answer in time")
                 data = os.read(descriptor, 1 << 16)
                 if not data:
-                    raise _Died(self._death())
+                    raise Died(self._death())
                 self._pending += data
         line, _, self._pending = self._pending.partition(b"\n")
         return line.decode("utf-8", "replace")
@@ -192,4 +207,10 @@ class Worker:
         return f"{how} while {self._doing()}{last}"
 
     def _doing(self) -> str:
-        return _DOING.get(self._stage, "starting")
+        if not self._open:
+            return "starting"
+        return _DOING.get(self._stage, "being timed")
+
+
+def _plain(candidate: Candidate) -> dict[str, Any]:
+    return {"algorithm": candidate.algorithm, "knobs": dict(candidate.knobs)}

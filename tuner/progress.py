@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeAlias
 
 from tensorlang.tuner.protocol import Candidate, Outcome
 from tensorlang.tuner.rounds import Ratio
@@ -42,6 +43,9 @@ class Progress:
     counts: Mapping[str, int]
 
 
+Listener: TypeAlias = Callable[[Progress], None]
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
     """What was found for an operator and workload.
@@ -51,16 +55,20 @@ class Report:
         workload: What was tuned.
         target: The fingerprint of the machine.
         default_seconds: The default configuration's time, in the finals.
-        best: The configuration that won; the default where nothing beat it.
+        best: The configuration that won; the default where nothing beat it. In a run
+            that was interrupted before its finals, the fastest so far.
         seconds: Its time in the finals.
         spread: Half the interquartile range of its samples over their median.
-        ratio: Default over best, paired by round; None where the default won.
+        ratio: Default over best, paired by round; None where the default won, or
+            where there were no finals.
         trials: Configurations tried, those of earlier runs included.
         counts: Outcomes by status.
         reasons: Each kind of failure, and how many candidates met it.
         record: The file that the winner was recorded in; None where it was not.
         interrupted: Whether the run was stopped before its end.
         spent: Seconds by stage, the tuner's own `bookkeeping` among them.
+        exhausted: Whether every configuration of the space was tried.
+        note: What else there is to say, in a sentence; empty where nothing is.
     """
 
     operator: str
@@ -77,3 +85,5 @@ class Report:
     record: Path | None = None
     interrupted: bool = False
     spent: Mapping[str, float] = field(default_factory=dict)
+    exhausted: bool = False
+    note: str = ""

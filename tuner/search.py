@@ -1,79 +1,49 @@
 """The search: Optuna suggests, schedules prune, rows already measured answer.
 
-A search space is a schedule function run with a trial behind its knobs. What it refuses
-(a step that is not legal, a static limit) is never built. What was measured before, in
-this run or an earlier one, is never measured again.
+A configuration is known by the hash of its scheduled IR: what was measured before, in
+this run or an earlier one, or under other knobs that make the same code, is never
+measured again; a row whose knobs now make other code is.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from math import prod
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
-from tensorlang.errors import TensorlangError
-from tensorlang.ops import building
-from tensorlang.scheduling import Knobs
-from tensorlang.scheduling.knobs import Choice, Domain
-from tensorlang.tuner.protocol import ILLEGAL, Candidate, Outcome
+from tensorlang.tuner.protocol import Candidate, Outcome
+from tensorlang.tuner.rows import Row
+from tensorlang.tuner.space import Point, Space
 from tensorlang.tuner.storage import Trials
-
-if TYPE_CHECKING:
-    from tensorlang.ops.operator import Operator
-    from tensorlang.targets import Target
-    from tensorlang.workload import Workload
 
 _STARTUP: Final = 12
 _REPEATS: Final = 64  # suggestions in a row that bring nothing new
-_ALGORITHM: Final = "algorithm"
+_TOLD: Final = 512  # rows of earlier runs that the sampler is told
 
 
 @dataclass(slots=True)
 class Suggestion:
-    """A configuration to try; `outcome` is set where it is known without trying."""
+    """A configuration to try; `trial` is Optuna's, where Optuna suggested it."""
 
-    candidate: Candidate
-    domains: Mapping[str, Domain]
-    trial: Any
-    outcome: Outcome | None = None
+    point: Point
+    trial: Any = None
 
-
-@dataclass(slots=True)
-class Space:
-    """All configurations of an operator for a workload on a target."""
-
-    op: Operator
-    workload: Workload
-    target: Target
-    algorithms: tuple[str, ...] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.algorithms = tuple(
-            name
-            for name, algorithm in self.op.algorithms.items()
-            if algorithm.serves(self.workload)
-        )
-
-    def point(self, algorithm: str, knobs: Knobs) -> tuple[Candidate, str]:
-        """The configuration that the knobs make, and why it is refused, if it is."""
-        try:
-            building.schedule(self.op, self.workload, self.target, algorithm, knobs)
-        except TensorlangError as refusal:
-            return Candidate(algorithm, dict(knobs.values)), str(refusal)
-        return Candidate(algorithm, dict(knobs.values)), ""
-
-    def default(self) -> Suggestion:
-        """What is used where nothing was tuned."""
-        knobs = Knobs()
-        candidate, refusal = self.point(self.algorithms[0], knobs)
-        outcome = Outcome(ILLEGAL, refusal) if refusal else None
-        return Suggestion(candidate, dict(knobs.domains), None, outcome)
+    @property
+    def candidate(self) -> Candidate:
+        """What to try."""
+        return self.point.candidate
 
 
 class Search:
     """Suggestions for one space, and what is known of it so far.
+
+    Args:
+        space: Where to search.
+        trials: What was tried before; new outcomes are added to it.
+        seed: The same seed and outcomes give the same suggestions.
+        hints: What to try right after the default, such as records of near shapes.
 
     Attributes:
         known: The outcome of every configuration tried, by its key.
@@ -81,70 +51,113 @@ class Search:
         reasons: How many failures of each kind.
     """
 
-    def __init__(self, space: Space, trials: Trials, seed: int) -> None:
-        import optuna  # noqa: PLC0415 - it is slow, and only tuning needs it
-
-        optuna.logging.set_verbosity(optuna.logging.ERROR)
-        sampler = optuna.samplers.TPESampler(
-            seed=seed, n_startup_trials=_STARTUP, multivariate=True
-        )
-        self._space, self._trials = space, trials
-        self._study = optuna.create_study(sampler=sampler, direction="minimize")
+    def __init__(
+        self,
+        space: Space,
+        trials: Trials,
+        seed: int,
+        hints: Sequence[Candidate] = (),
+    ) -> None:
+        self.space, self._trials, self._hints = space, trials, hints
+        self._study = _study(seed, grouped=len(space.algorithms) > 1)
         self.known: dict[str, tuple[Candidate, Outcome]] = {}
-        self.counts: Counter[str] = Counter()
-        self.reasons: Counter[str] = Counter()
-        self._domains: dict[str, Domain] = {}
-        for candidate, outcome, row in trials.finished():
-            self._remember(candidate, outcome)
-            self._study.add_trial(row)
+        self._by_code: dict[str, Outcome] = {}
+        earlier = list(trials.finished())
+        for row in earlier:
+            self._remember(row.candidate, row.outcome)
+        for row in _telling(earlier):
+            self._study.add_trial(row.frozen())
+
+    @property
+    def counts(self) -> Counter[str]:
+        """Outcomes by status."""
+        return Counter(outcome.status for _, outcome in self.known.values())
+
+    @property
+    def reasons(self) -> Counter[str]:
+        """Failures by kind: status and reason without its numbers."""
+        failures = (o for _, o in self.known.values() if not o.ok)
+        return Counter(f"{o.status}: {kind(o.reason)}" for o in failures)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether every configuration of the space was tried."""
+        size = self.space.size
+        return size is not None and len(self.known) >= size
 
     def suggestions(self) -> Iterator[Suggestion]:
         """What to try next, until the space seems exhausted; `file` each one."""
-        default = self._space.default()
-        self._domains.update(default.domains)
-        if default.candidate.key not in self.known:
-            yield default
+        default = self.space.default()
+        held = self.held(default)
+        if held is None or not held.ok:
+            yield Suggestion(default)
+        for candidate in self._hints:
+            point = self.space.given(candidate)
+            if point.outcome is None and self.held(point) is None:
+                yield Suggestion(point)
         repeats = 0
-        while repeats < _REPEATS and not self._exhausted():
-            suggestion = self._suggest()
-            held = self.known.get(suggestion.candidate.key)
+        while repeats < _REPEATS and not self.exhausted:
+            trial = self._study.ask()
+            point = self.space.suggested(trial)
+            held = self.held(point)
             if held is None:
                 repeats = 0
-                yield suggestion
+                yield Suggestion(point, trial)
             else:  # answered from its row
                 repeats += 1
-                self._tell(suggestion.trial, held[1])
+                self.known[point.candidate.key] = point.candidate, held
+                self._tell(trial, held)
 
-    def _suggest(self) -> Suggestion:
-        trial = self._study.ask()
-        algorithm = self._space.algorithms[0]
-        if len(self._space.algorithms) > 1:
-            algorithm = trial.suggest_categorical(_ALGORITHM, self._space.algorithms)
-        knobs = Knobs(trial=trial)
-        candidate, refusal = self._space.point(algorithm, knobs)
-        outcome = Outcome(ILLEGAL, refusal) if refusal else None
-        return Suggestion(candidate, dict(knobs.domains), trial, outcome)
+    def held(self, point: Point) -> Outcome | None:
+        """What is known of the code that a point makes."""
+        known = self.known.get(point.candidate.key)
+        if known is not None and known[1].ir == point.ir:
+            return known[1]
+        return self._by_code.get(point.ir)
 
     def file(self, suggestion: Suggestion, outcome: Outcome) -> None:
         """Take note of an outcome, here and in the storage."""
-        self._domains.update(suggestion.domains)
-        self._remember(suggestion.candidate, outcome)
-        row = self._trials.add(suggestion.candidate, outcome, suggestion.domains)
+        row = self._filed(suggestion.point, outcome)
         if suggestion.trial is None:
-            self._study.add_trial(row)
+            self._study.add_trial(row.frozen())
         else:
-            self._tell(suggestion.trial, outcome)
+            self._tell(suggestion.trial, row.outcome)
+
+    def revoke(self, candidate: Candidate, outcome: Outcome) -> None:
+        """Take note that a configuration that seemed right is not."""
+        self._filed(self.space.given(candidate), outcome)
 
     def best(self, count: int) -> list[tuple[Candidate, Outcome]]:
-        """The fastest right configurations, at most `count` of them."""
+        """The fastest right configurations, at most `count`, one of each code."""
         right = [entry for entry in self.known.values() if entry[1].ok]
-        return sorted(right, key=lambda entry: entry[1].seconds)[:count]
+        chosen: dict[str, tuple[Candidate, Outcome]] = {}
+        for candidate, outcome in sorted(right, key=lambda entry: entry[1].seconds):
+            if len(chosen) == count:
+                break
+            if outcome.ir not in chosen and self._current(candidate, outcome):
+                chosen[outcome.ir] = candidate, outcome
+        return list(chosen.values())
+
+    def fastest(self) -> float | None:
+        """The best time of a right configuration."""
+        times = [outcome.seconds for _, outcome in self.known.values() if outcome.ok]
+        return min(times, default=None)
+
+    def _current(self, candidate: Candidate, outcome: Outcome) -> bool:
+        """Whether a row's knobs still make the code that was measured."""
+        return self.space.given(candidate).ir == outcome.ir
+
+    def _filed(self, point: Point, outcome: Outcome) -> Row:
+        outcome = dataclasses.replace(outcome, ir=point.ir)
+        self._remember(point.candidate, outcome)
+        row = Row.of(point.candidate, outcome, self.space.parameters(point))
+        self._trials.add(row)
+        return row
 
     def _remember(self, candidate: Candidate, outcome: Outcome) -> None:
         self.known[candidate.key] = candidate, outcome
-        self.counts[outcome.status] += 1
-        if not outcome.ok:
-            self.reasons[f"{outcome.status}: {_kind(outcome.reason)}"] += 1
+        if outcome.ir:
+            self._by_code[outcome.ir] = outcome
 
     def _tell(self, trial: Any, outcome: Outcome) -> None:
         from optuna.trial import TrialState  # noqa: PLC0415 - it is slow
@@ -154,21 +167,33 @@ class Search:
         else:
             self._study.tell(trial, state=TrialState.PRUNED)
 
-    def _exhausted(self) -> bool:
-        """Whether every configuration of a small space was tried."""
-        if len(self._space.algorithms) > 1:
-            return False
-        size = prod(_size(domain) for domain in self._domains.values())
-        return len(self.known) >= size
+
+def _study(seed: int, *, grouped: bool) -> Any:
+    """A study in memory: what is kept is written by us, a finished trial at a time."""
+    import warnings  # noqa: PLC0415 - used here only
+
+    import optuna  # noqa: PLC0415 - it is slow, and only tuning needs it
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        sampler = optuna.samplers.TPESampler(
+            seed=seed, n_startup_trials=_STARTUP, multivariate=True, group=grouped
+        )
+    return optuna.create_study(sampler=sampler, direction="minimize")
 
 
-def _size(domain: Domain) -> int:
-    if isinstance(domain, Choice):
-        return len(domain.options)
-    return (domain.high - domain.low) // domain.step + 1
+def _telling(rows: list[Row]) -> list[Row]:
+    """Of very many rows those that guide a sampler: the fastest, and the latest."""
+    if len(rows) <= _TOLD:
+        return rows
+    recent = rows[-_TOLD // 2 :]
+    right = [row for row in rows[: -_TOLD // 2] if row.outcome.ok]
+    right.sort(key=lambda row: row.outcome.seconds)
+    return [*right[: _TOLD // 2], *recent]
 
 
-def _kind(reason: str) -> str:
+def kind(reason: str) -> str:
     """The reason without its numbers: what failures are counted by."""
     words = ("N" if any(c.isdigit() for c in word) else word for word in reason.split())
     return " ".join(words)[:160]

@@ -6,142 +6,170 @@ loses at most the one that was running, and the same command goes on from the re
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
 
 from tensorlang.errors import RecordError, TuningError
-from tensorlang.scheduling.knobs import Choice, Domain
-from tensorlang.tuner.protocol import Candidate, Outcome
+from tensorlang.tuner import rows
+from tensorlang.tuner.rows import Row
 
 if TYPE_CHECKING:
     import optuna
 
 _FILE: Final = "tuning.db"
-_PASSWORD: Final = re.compile(r"(?<=://)([^/@:]*):([^/@]*)@")
+_SQLITE: Final = "sqlite:///"
+_SECONDS_TO_WAIT: Final = 30
+_LONGEST_NAME: Final = 500
+# everything between the user's name and the last @; words in the query that are secret
+_PASSWORD: Final = re.compile(r"(?<=://)([^/:@]*):(.*)@")
+_SECRET: Final = re.compile(
+    r"(?<=[?&])(\w*(?:pass|pwd|secret|token|key)\w*)=([^&\s]+)", re.IGNORECASE
+)
 
 
 def default_url() -> str:
-    """The SQLite file in the user's data directory."""
+    """The SQLite file in the user's data directory.
+
+    Raises:
+        RecordError: the directory cannot be made.
+    """
     from platformdirs import user_data_path  # noqa: PLC0415 - used here only
 
-    folder = user_data_path("tensorlang")
-    folder.mkdir(parents=True, exist_ok=True)
-    return f"sqlite:///{folder / _FILE}"
+    return f"{_SQLITE}{user_data_path('tensorlang') / _FILE}"
 
 
 def redacted(url: str) -> str:
     """A storage URL as it may be printed: without its password."""
-    return _PASSWORD.sub(r"\1:***@", url)
+    return _SECRET.sub(r"\1=***", _PASSWORD.sub(r"\1:***@", url))
+
+
+def _secrets(url: str) -> set[str]:
+    found = {match[2] for match in _PASSWORD.finditer(url)}
+    found |= {match[2] for match in _SECRET.finditer(url)}
+    return {text for secret in found for text in (secret, unquote(secret)) if text}
 
 
 class Trials:
     """The trials of one study: what was tried before, and what is added now.
 
+    Args:
+        url: An Optuna storage's URL, such as `sqlite:///trials.db`.
+        study: The study's name; long ones are cut.
+
     Raises:
         RecordError: the database cannot be used; the message names it.
-        TuningError: no driver for the storage's URL is installed.
+        TuningError: no driver for the storage's URL is installed, or it is no URL.
     """
 
     def __init__(self, url: str, study: str) -> None:
-        self._url = redacted(url)
+        self._url = url
+        with _named(url), _alone(url):
+            storage = _opened(url)
+            self._engine = storage.engine
+            self._study = _study_id(storage, study[:_LONGEST_NAME])
+
+    def finished(self) -> Iterator[Row]:
+        """What was tried before, oldest first."""
         with _named(self._url):
-            self._study = _open(url, study)
+            yield from rows.read(self._engine, self._study)
 
-    def finished(self) -> Iterator[tuple[Candidate, Outcome, Any]]:
-        """What was tried before, with Optuna's row of it, oldest first."""
+    def add(self, row: Row) -> None:
+        """File a trial."""
         with _named(self._url):
-            rows = self._study.get_trials(deepcopy=False)
-        for row in rows:
-            attributes = row.user_attrs
-            try:
-                given = json.loads(attributes["candidate"])
-                outcome = Outcome.from_json(json.loads(attributes["outcome"]))
-                yield Candidate(str(given[0]), dict(given[1])), outcome, row
-            except (KeyError, ValueError, TypeError, IndexError, TuningError):
-                continue  # not a row of ours, or not a whole one: it is tried again
+            rows.write(self._engine, self._study, row)
 
-    def add(
-        self, candidate: Candidate, outcome: Outcome, domains: Mapping[str, Domain]
-    ) -> Any:
-        """File a trial; returns Optuna's row of it."""
-        row = row_of(candidate, outcome, domains)
-        with _named(self._url):
-            self._study.add_trial(row)
-        return row
-
-
-def row_of(
-    candidate: Candidate, outcome: Outcome, domains: Mapping[str, Domain]
-) -> Any:
-    """A trial as Optuna holds it; what was not right counts as pruned."""
-    from optuna.trial import TrialState, create_trial  # noqa: PLC0415 - it is slow
-
-    return create_trial(
-        state=TrialState.COMPLETE if outcome.ok else TrialState.PRUNED,
-        value=outcome.seconds if outcome.ok else None,
-        params=dict(candidate.knobs),
-        distributions={name: distribution(d) for name, d in domains.items()},
-        user_attrs={
-            "candidate": candidate.key,
-            "outcome": json.dumps(outcome.to_json()),
-        },
-    )
-
-
-def distribution(domain: Domain) -> optuna.distributions.BaseDistribution:
-    """A knob's domain as Optuna says it."""
-    from optuna.distributions import (  # noqa: PLC0415 - it is slow
-        CategoricalDistribution,
-        IntDistribution,
-    )
-
-    if isinstance(domain, Choice):
-        return CategoricalDistribution(domain.options)
-    return IntDistribution(domain.low, domain.high, log=domain.log, step=domain.step)
+    def close(self) -> None:
+        """Let go of the database."""
+        self._engine.dispose()
 
 
 @contextmanager
 def _named(url: str) -> Iterator[None]:
-    """Errors of the database as a sentence that names it."""
+    """Errors of the database as a sentence that names it, and no password."""
     from optuna.exceptions import OptunaError  # noqa: PLC0415 - it is slow
-    from sqlalchemy.exc import SQLAlchemyError  # noqa: PLC0415 - it is slow
+    from sqlalchemy.exc import ArgumentError, SQLAlchemyError  # noqa: PLC0415 - slow
 
+    shown = redacted(url)
     try:
         yield
     except ImportError as problem:
         raise TuningError(
-            f"storage {url} needs a driver that is not installed: {problem}"
+            f"storage {shown} needs a driver that is not installed: "
+            f"{_first(problem, url)}"
         ) from None
-    except (SQLAlchemyError, OptunaError, RuntimeError, AssertionError) as problem:
-        first = (str(problem) or type(problem).__name__).splitlines()[0]
+    except (ArgumentError, ValueError) as problem:
+        raise TuningError(
+            f"storage {shown!r} is no database's URL, such as sqlite:///trials.db: "
+            f"{_first(problem, url)}"
+        ) from None
+    except (
+        SQLAlchemyError,
+        OptunaError,
+        RuntimeError,
+        AssertionError,
+        OSError,
+    ) as problem:
         raise RecordError(
-            f"storage {url} cannot be used: {first}; mend or remove it, or name "
-            "another with --storage"
-        ) from problem
+            f"storage {shown} cannot be used: {_first(problem, url)}; mend or remove "
+            "it, or name another with --storage"
+        ) from None
 
 
-def _open(url: str, study: str) -> optuna.Study:
+def _first(problem: Exception, url: str) -> str:
+    """What went wrong at the root, in a line without secrets."""
+    root: BaseException = problem
+    while root.__cause__ is not None:
+        root = root.__cause__
+    said = str(root) or type(root).__name__
+    for secret in _secrets(url):
+        said = said.replace(secret, "***")
+    return said.splitlines()[0].rstrip(".")
+
+
+def _file(url: str) -> Path | None:
+    """The SQLite file of a URL."""
+    named = url.startswith(_SQLITE) and not url.endswith((":memory:", _SQLITE))
+    return Path(url.removeprefix(_SQLITE).partition("?")[0]) if named else None
+
+
+def _alone(url: str) -> AbstractContextManager[Any]:
+    """Hold a SQLite file's lock: two that make its tables at once would fail."""
+    from filelock import FileLock  # noqa: PLC0415 - used here only
+
+    path = _file(url)
+    if path is None:
+        return nullcontext()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return FileLock(f"{path}.lock", timeout=_SECONDS_TO_WAIT)
+
+
+def _opened(url: str) -> optuna.storages.RDBStorage:
     import optuna  # noqa: PLC0415 - it is slow
-
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    options = {"connect_args": {"timeout": 30}} if url.startswith("sqlite") else {}
-    storage = optuna.storages.RDBStorage(url, engine_kwargs=options)
-    if url.startswith("sqlite"):
-        _write_ahead(storage)
-    return optuna.create_study(
-        storage=storage, study_name=study, direction="minimize", load_if_exists=True
-    )
-
-
-def _write_ahead(storage: Any) -> None:
     from sqlalchemy import event  # noqa: PLC0415 - it is slow
 
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    if _file(url) is None:
+        return optuna.storages.RDBStorage(url)
+    options = {"connect_args": {"timeout": _SECONDS_TO_WAIT}}
+    storage = optuna.storages.RDBStorage(url, engine_kwargs=options)
+
     @event.listens_for(storage.engine, "connect")
-    def configure(connection: Any, _: object) -> None:
+    def write_ahead(connection: Any, _: object) -> None:
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=NORMAL")
 
     storage.engine.dispose()
+    return storage
+
+
+def _study_id(storage: optuna.storages.RDBStorage, name: str) -> int:
+    import optuna  # noqa: PLC0415 - it is slow
+
+    optuna.create_study(
+        storage=storage, study_name=name, direction="minimize", load_if_exists=True
+    )
+    return int(storage.get_study_id_from_name(name))

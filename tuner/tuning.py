@@ -8,35 +8,32 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
 from tensorlang import __version__, records, targets
-from tensorlang.errors import ArgumentError, TargetError, TuningError
-from tensorlang.ops import Operator, select
+from tensorlang.errors import ArgumentError, TargetError, TensorlangError
+from tensorlang.ops import Operator, building, select
 from tensorlang.record_files import Record, path_of
-from tensorlang.tuner.process import Worker
-from tensorlang.tuner.progress import Progress, Report
-from tensorlang.tuner.protocol import Candidate, Outcome
+from tensorlang.record_files import read as read_records
+from tensorlang.tuner import finals
+from tensorlang.tuner.finals import Entrant, Finals
+from tensorlang.tuner.progress import Listener, Report
+from tensorlang.tuner.protocol import Candidate
 from tensorlang.tuner.roofline import fraction
-from tensorlang.tuner.rounds import Ratio, Timing, paired_ratio
-from tensorlang.tuner.search import Search, Space, Suggestion
+from tensorlang.tuner.rounds import Timing, paired_ratio
+from tensorlang.tuner.running import Run, space_note
+from tensorlang.tuner.search import Search
+from tensorlang.tuner.space import Space
 from tensorlang.tuner.storage import Trials, default_url
-from tensorlang.workload import Workload
 
 if TYPE_CHECKING:
     from tensorlang.targets import Target
 
-Listener = Callable[[Progress], None]
 CANDIDATE_LIMIT: Final = 30.0
-_FINALISTS: Final = 3
-_ROUNDS: Final = 21
-_FINALS_SHARE: Final = 0.2
-_FINALS_MOST: Final = 20.0
+_NEIGHBOURS: Final = 4
 
 
 def tune(
@@ -73,14 +70,10 @@ def tune(
     Raises:
         OperatorError, TargetError, ArgumentError: nothing to tune by these names.
         RecordError: the storage or the record file cannot be used.
+        KeyboardInterrupt: Ctrl-C came before anything was measured.
         TuningError: the worker cannot run, or the default itself is not right.
     """
-    if budget is None and trials is None:
-        raise ArgumentError("tuning needs an end: give a budget, or a number of trials")
-    if (budget is not None and budget <= 0) or (trials is not None and trials < 1):
-        raise ArgumentError(
-            f"budget={budget} and trials={trials}: an end lies in the future"
-        )
+    _checked_ends(budget, trials, limit)
     members = (op,) if isinstance(op, Operator) else select(op)
     chosen = targets.get(target)
     if chosen.kind != "llvm":
@@ -94,208 +87,167 @@ def tune(
         workload = member.workload(
             *(shapes or ()), dtypes=dtypes, threads=chosen.threads, **attributes
         )
-        run = _Run(member, workload, chosen, budget=share, trials=trials, limit=limit)
+        run = Run(member, workload, chosen, share, trials, limit)
         run.place = (number + 1, len(members))
         run.listen = listen
-        url = storage or default_url()
-        reports.append(run.tune(Trials(url, run.study_name(resume=resume)), seed))
+        study = run.study if resume else f"{run.study}, from {time.time_ns()}"
+        reports.append(_tuned(run, storage or default_url(), study, seed))
         if reports[-1].interrupted:
             break
     return reports
 
 
-class _Run:
-    """One operator and workload being tuned."""
-
-    def __init__(
-        self,
-        op: Operator,
-        workload: Workload,
-        target: Target,
-        *,
-        budget: float | None,
-        trials: int | None,
-        limit: float,
-    ) -> None:
-        self._op, self._workload, self._target = op, workload, target
-        self._budget, self._trials, self._limit = budget, trials, limit
-        self._begun = time.monotonic()
-        self._spent: dict[str, float] = defaultdict(float)
-        self.place = (1, 1)
-        self.listen: Listener | None = None
-
-    def study_name(self, *, resume: bool) -> str:
-        """The study that equal runs share."""
-        parts = (self._workload, self._target.fingerprint, __version__)
-        fresh = "" if resume else f" from {time.time_ns()}"
-        return " | ".join(map(str, parts)) + fresh
-
-    def tune(self, trials: Trials, seed: int) -> Report:
-        """Search, finals, record."""
-        space = Space(self._op, self._workload, self._target)
-        search = Search(space, trials, seed)
-        default = space.default().candidate
-        interrupted = False
-        with self._worker() as worker:
-            try:
-                self._explore(search, worker, default)
-                samples = self._finals(search, worker, default)
-            except KeyboardInterrupt:
-                interrupted = True
-                samples = {}
-        report = self._report(search, default, samples, interrupted=interrupted)
-        return self._filed(report, search)
-
-    def _worker(self) -> Worker:
-        name = self._op.id
-        if not self._op.module.startswith("tensorlang."):
-            name = f"{self._op.module}:{self._op.__name__}"
-        return Worker(name, self._workload, self._target.name)
-
-    @property
-    def _elapsed(self) -> float:
-        return time.monotonic() - self._begun
-
-    def _left(self) -> float:
-        """Seconds left for exploring: the finals have their share."""
-        if self._budget is None:
-            return self._limit
-        reserve = min(self._budget * _FINALS_SHARE, _FINALS_MOST)
-        return self._budget - reserve - self._elapsed
-
-    def _explore(self, search: Search, worker: Worker, default: Candidate) -> None:
-        suggestions = search.suggestions()
-        while True:
-            with self._bookkeeping():
-                suggestion = next(suggestions, None)
-            if suggestion is None or self._done(search, suggestion, default):
-                return
-            outcome = suggestion.outcome
-            if outcome is None:
-                limit = self._limit
-                if suggestion.candidate != default:
-                    limit = min(limit, max(self._left(), 1.0))
-                outcome = worker.attempt(suggestion.candidate, limit)
-            for stage, seconds in outcome.spent.items():
-                self._spent[stage] += seconds
-            with self._bookkeeping():
-                search.file(suggestion, outcome)
-            self._tell(search, suggestion.candidate, outcome, default)
-            if suggestion.candidate == default and not outcome.ok:
-                raise TuningError(
-                    f"the default configuration of {self._workload} is itself "
-                    f"{outcome.status}: {outcome.reason}"
-                )
-
-    @contextmanager
-    def _bookkeeping(self) -> Iterator[None]:
-        start = time.perf_counter()
-        yield
-        self._spent["bookkeeping"] += time.perf_counter() - start
-
-    def _done(self, search: Search, suggestion: Suggestion, default: Candidate) -> bool:
-        if suggestion.candidate == default:
-            return False  # something right is wanted, however short the budget
-        full = self._trials is not None and len(search.known) >= self._trials
-        return full or self._left() <= 0
-
-    def _finals(
-        self, search: Search, worker: Worker, default: Candidate
-    ) -> dict[str, list[float]]:
-        finalists = {c.key: c for c, _ in search.best(_FINALISTS)}
-        finalists[default.key] = default
-        if len(finalists) == 1:
-            known = search.known[default.key][1]
-            return {default.key: [known.seconds]}
-        left = self._limit
-        if self._budget is not None:
-            left = max(self._budget - self._elapsed, 2.0)
-        return worker.finals(list(finalists.values()), _ROUNDS, left)
-
-    def _report(
-        self,
-        search: Search,
-        default: Candidate,
-        samples: dict[str, list[float]],
-        *,
-        interrupted: bool,
-    ) -> Report:
-        best, ratio = default, None
-        base = samples.get(default.key) or [search.known[default.key][1].seconds]
-        for key, times in samples.items():
-            against: Ratio = paired_ratio(base, times)
-            faster = ratio is None or against.median > ratio.median
-            if key != default.key and against.low > 1 and faster:
-                best, ratio = search.known[key][0], against
-        timing = Timing(tuple(samples.get(best.key, base)), 1)
-        return Report(
-            self._op.id,
-            self._workload,
-            self._target.fingerprint,
-            median(base),
-            best,
-            timing.median,
-            timing.spread,
-            ratio,
-            len(search.known),
-            dict(search.counts),
-            dict(search.reasons),
-            None,
-            interrupted,
-            dict(self._spent),
+def _checked_ends(budget: float | None, trials: int | None, limit: float) -> None:
+    if budget is None and trials is None:
+        raise ArgumentError("tuning needs an end: give a budget, or a number of trials")
+    late = (budget is not None and not budget > 0) or limit <= 0
+    if late or (trials is not None and trials < 1):
+        raise ArgumentError(
+            f"budget={budget}, trials={trials} and limit={limit}: "
+            "an end lies in the future"
         )
 
-    def _filed(self, report: Report, search: Search) -> Report:
-        """The report, with the winner in the user's records."""
-        if report.interrupted:
-            return report
-        outcome = search.known[report.best.key][1]
-        record = Record(
-            workload=self._workload,
-            target=self._target.fingerprint,
-            architecture=records.architecture(self._target),
-            algorithm=report.best.algorithm,
-            schedule=self._op.family or "generic",
-            knobs=tuple(sorted(report.best.knobs.items())),
-            ir=outcome.ir,
-            generator=__version__,
-            seconds=report.seconds,
-            spread=report.spread,
-            default_seconds=report.default_seconds,
-            roofline=fraction(self._op, self._workload, self._target, report.seconds),
-            error=outcome.error,
-            date=time.strftime("%Y-%m-%d"),
-        )
-        records.add(record)
-        folder = records.user_folder()
-        path: Path = path_of(folder, record.target, self._op.id)
-        return dataclasses.replace(report, record=path)
 
-    def _tell(
-        self,
-        search: Search,
-        candidate: Candidate,
-        outcome: Outcome,
-        default: Candidate,
-    ) -> None:
-        if self.listen is None:
-            return
-        best = search.best(1)
-        base = search.known.get(default.key)
-        member, members = self.place
-        self.listen(
-            Progress(
-                self._op.id,
-                member,
-                members,
-                self._workload,
-                len(search.known),
-                self._trials,
-                self._elapsed,
-                self._budget,
-                best[0][1].seconds if best else None,
-                base[1].seconds if base and base[1].ok else None,
-                (candidate, outcome),
-                dict(search.counts),
-            )
-        )
+def _tuned(run: Run, url: str, study: str, seed: int) -> Report:
+    """One operator, tuned and filed."""
+    records.forget()
+    read_records(_record_file(run))  # broken: said now, not after all the work
+    with run.worker() as worker:
+        space = Space(run.op, run.workload, run.target)
+        incumbent, hints = _known(run, space)
+        if incumbent is not None:
+            run.incumbent = Entrant(_candidate(incumbent), incumbent.seconds)
+        trials = Trials(url, study)
+        try:
+            search = Search(space, trials, seed, hints)
+            default = space.default().candidate
+            measured = run.measure(search, worker, default)
+        finally:
+            trials.close()
+    report, winner = _report(run, search, default, measured)
+    compared = bool(measured.samples) or search.exhausted
+    if winner not in search.known or not compared:
+        return report
+    return _filed(run, search, report, measured, incumbent)
+
+
+def _candidate(record: Record) -> Candidate:
+    return Candidate(record.algorithm, dict(record.knobs))
+
+
+def _known(run: Run, space: Space) -> tuple[Record | None, list[Candidate]]:
+    """The record that is used now, and all that are worth an early try."""
+    incumbent: Record | None = None
+    hints = []
+    for choice in records.lookup(run.workload, run.target)[:_NEIGHBOURS]:
+        record = choice.record
+        if record.algorithm not in space.algorithms:
+            continue
+        point = space.given(_candidate(record))
+        hints.append(point.candidate)
+        own = record.workload == run.workload and record.target == _machine(run)
+        if own and point.ir == record.ir and incumbent is None:
+            incumbent = record
+    return incumbent, hints
+
+
+def _machine(run: Run) -> str:
+    return run.target.fingerprint
+
+
+def _record_file(run: Run) -> Path:
+    return path_of(records.user_folder(), _machine(run), run.op.id)
+
+
+def _report(
+    run: Run, search: Search, default: Candidate, measured: Finals
+) -> tuple[Report, str]:
+    """What was found, and the key of what won."""
+    samples = measured.samples
+    held = run.incumbent.key if run.incumbent else None
+    base = samples.get(default.key) or [search.known[default.key][1].seconds]
+    key = finals.champion({default.key: base, **samples}, default.key, held)
+    if not samples and run.incumbent is not None:
+        best, times = run.incumbent.candidate, [run.incumbent.seconds]
+    elif run.interrupted and not samples:
+        best, outcome = search.best(1)[0]
+        times = [outcome.seconds]
+    else:
+        known = {c.key: c for c, _ in search.known.values()}
+        if run.incumbent is not None:
+            known.setdefault(run.incumbent.key, run.incumbent.candidate)
+        best, times = known[key], samples.get(key, base)
+    won = best != default and best.key in samples
+    timing = Timing(tuple(times), 1)
+    report = Report(
+        run.op.id,
+        run.workload,
+        _machine(run),
+        median(base),
+        best,
+        timing.median,
+        timing.spread,
+        paired_ratio(base, times) if won else None,
+        len(search.known),
+        dict(search.counts),
+        dict(search.reasons),
+        None,
+        run.interrupted,
+        dict(run.spent),
+        search.exhausted,
+        _note(search, samples),
+    )
+    return report, best.key
+
+
+def _note(search: Search, samples: finals.Samples) -> str:
+    space = search.space
+    schedules = [
+        entry
+        for name in space.algorithms
+        for entry in building.schedules(space.op, name, space.target)
+    ]
+    if said := space_note(space, schedules):
+        return said
+    if not samples and len(search.known) > 1:
+        return "there was no time to compare the best with the default: run it again"
+    return ""
+
+
+def _filed(
+    run: Run,
+    search: Search,
+    report: Report,
+    measured: Finals,
+    incumbent: Record | None,
+) -> Report:
+    """The report, with the winner in the user's records."""
+    outcome = search.known[report.best.key][1]
+    record = Record(
+        workload=run.workload,
+        target=_machine(run),
+        architecture=records.architecture(run.target),
+        algorithm=report.best.algorithm,
+        schedule=run.op.scheduled_as or "generic",
+        knobs=tuple(sorted(report.best.knobs.items())),
+        ir=outcome.ir,
+        generator=__version__,
+        seconds=report.seconds,
+        spread=report.spread,
+        default_seconds=report.default_seconds,
+        roofline=_roofline(run, report.seconds),
+        error=outcome.error,
+        date=time.strftime("%Y-%m-%d"),
+    )
+    timed_too = incumbent is not None and _candidate(incumbent).key in measured.samples
+    records.add(record, beaten=[incumbent.ir] if incumbent and timed_too else ())
+    run.op.forget()
+    return dataclasses.replace(report, record=_record_file(run))
+
+
+def _roofline(run: Run, seconds: float) -> float:
+    """The fraction reached of the machine's limit, 0 where that cannot be said."""
+    try:
+        return fraction(run.op, run.workload, run.target, seconds)
+    except TensorlangError:
+        return 0.0

@@ -7,27 +7,41 @@ libraries print goes to standard error.
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
+import queue
+import signal
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 from tensorlang import targets
-from tensorlang.errors import TensorlangError
+from tensorlang.errors import (
+    ArgumentError,
+    ScheduleError,
+    TensorlangError,
+    TuningError,
+)
 from tensorlang.ir.digest import digest
 from tensorlang.ops import building, find
 from tensorlang.ops.examples import arguments
+from tensorlang.ops.operator import DIRECT
 from tensorlang.runtime import Kernel, build
 from tensorlang.scheduling import Knobs
 from tensorlang.tuner import protocol
 from tensorlang.tuner.gate import Gate, Wrong
-from tensorlang.tuner.protocol import FAILED, ILLEGAL, OK, WRONG, Candidate, Outcome
-from tensorlang.tuner.rounds import interleaved
+from tensorlang.tuner.protocol import FAILED, OK, WRONG, Candidate, Outcome
+from tensorlang.tuner.rounds import Timing, interleaved
 from tensorlang.workload import Workload
 
 Send = Callable[[Mapping[str, Any]], None]
+_SAMPLE: Final = 0.003  # seconds a sample lasts at least
+_HOPELESS: Final = 3.0  # times the best: not worth a second run
+_PARENT_DEATH_SIGNAL: Final = 1  # PR_SET_PDEATHSIG
 
 
 class Session:
@@ -44,8 +58,8 @@ class Session:
         self._kernels: dict[str, Kernel] = {}
         self._arguments: list[Any] = []
 
-    def attempt(self, candidate: Candidate) -> Outcome:
-        """Build it, check it, time it."""
+    def attempt(self, candidate: Candidate, best: float) -> Outcome:
+        """Build it, check it, time it: once only if it is far behind the best time."""
         spent: dict[str, float] = {}
         try:
             with self._stage("build", spent):
@@ -54,32 +68,39 @@ class Session:
                 error = self._checked(candidate, kernel)
         except Wrong as verdict:
             return Outcome(WRONG, str(verdict), spent=spent)
-        except TensorlangError as problem:
-            built = "check" in spent
-            return Outcome(FAILED if built else ILLEGAL, str(problem), spent=spent)
+        except (TuningError, OSError) as problem:
+            raise TuningError(str(problem)) from None  # not the candidate's fault
+        except Exception as problem:  # noqa: BLE001 - whatever a user's schedule raises
+            return Outcome(FAILED, described(problem), spent=spent)
         self._kernels[candidate.key] = kernel
         with self._stage("measure", spent):
-            timing = interleaved(
-                {"it": lambda: kernel.launch(*self._given())},
-                rounds=7,
-                min_sample=0.003,
-                warm_up=0.01,
-            )["it"]
+            timing = _timed(_call(kernel, self._given()), best)
         return Outcome(OK, "", timing.median, timing.spread, error, ir, spent)
 
-    def finals(self, request: Mapping[str, Any]) -> dict[str, list[float]]:
-        """Time several candidates that are right against each other, interleaved."""
+    def finals(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Time candidates against each other, interleaved; those that are still right.
+
+        Returns:
+            `samples` by candidate, and `failed`: why the others were not timed.
+        """
         calls: dict[str, Callable[[], object]] = {}
+        failed: dict[str, str] = {}
         for item in request["candidates"]:
             candidate = Candidate(str(item["algorithm"]), item["knobs"])
-            kernel = self._kernels.get(candidate.key)
-            if kernel is None:  # built by a worker before this one
-                kernel, _ = self._built(candidate, self._workload)
-                self._checked(candidate, kernel)
-                self._kernels[candidate.key] = kernel
-            calls[candidate.key] = _call(kernel, self._given())
-        timings = interleaved(calls, rounds=int(request["rounds"]), min_sample=0.003)
-        return {key: list(timing.samples) for key, timing in timings.items()}
+            try:
+                kernel = self._kernels.get(candidate.key)
+                if kernel is None:  # built by a worker before this one
+                    kernel, _ = self._built(candidate, self._workload)
+                    self._checked(candidate, kernel)
+                    self._kernels[candidate.key] = kernel
+                calls[candidate.key] = _call(kernel, self._given())
+            except (Wrong, TensorlangError) as problem:
+                failed[candidate.key] = str(problem)
+        timings = interleaved(
+            calls, rounds=int(request["rounds"]), min_sample=_SAMPLE, warm_up=0.02
+        )
+        samples = {key: list(timing.samples) for key, timing in timings.items()}
+        return {"samples": samples, "failed": failed}
 
     @contextmanager
     def _stage(self, name: str, spent: dict[str, float]) -> Iterator[None]:
@@ -99,24 +120,49 @@ class Session:
         return build(made, self._target), digest(made.function)
 
     def _checked(self, candidate: Candidate, kernel: Kernel) -> float:
-        reference = self._op.algorithms["direct"].tolerance
+        reference = self._op.algorithms[DIRECT].tolerance
         tolerance = max(reference, self._op.algorithms[candidate.algorithm].tolerance)
         gate = self._gates.get(tolerance)
         if gate is None:
             gate = self._gates[tolerance] = Gate(self._op, self._workload, tolerance)
         worst = 0.0
         for case in gate.small:
-            fitting = kernel
+            fitting: Kernel | None = kernel
             if not _symbolic(kernel):
-                fitting, _ = self._built(candidate, case.workload)
-            worst = max(worst, gate.check(fitting, case))
+                fitting = self._small(candidate, case.workload)
+            if fitting is not None:
+                worst = max(worst, gate.check(fitting, case))
         return max(worst, gate.check(kernel, gate.full))
+
+    def _small(self, candidate: Candidate, workload: Workload) -> Kernel | None:
+        """A kernel of another shape; None where these knobs do not fit that shape."""
+        try:
+            return self._built(candidate, workload)[0]
+        except (ScheduleError, ArgumentError):
+            return None
 
     def _given(self) -> list[Any]:
         if not self._arguments:
             arrays, scalars = arguments(self._op, self._workload, seed=2)
             self._arguments = [*arrays, *scalars]
         return self._arguments
+
+
+def described(problem: BaseException) -> str:
+    """An exception in a line; its type where it is none of ours."""
+    said = " ".join(str(problem).split())[:400]
+    if isinstance(problem, TensorlangError):
+        return said
+    return f"{type(problem).__name__}: {said}" if said else type(problem).__name__
+
+
+def _timed(call: Callable[[], object], best: float) -> Timing:
+    start = time.perf_counter()
+    call()
+    once = time.perf_counter() - start
+    if best and once > _HOPELESS * best and once > _SAMPLE:
+        return Timing((once,), 1)
+    return interleaved({"it": call}, rounds=7, min_sample=_SAMPLE, warm_up=0.01)["it"]
 
 
 def _call(kernel: Kernel, given: list[Any]) -> Callable[[], object]:
@@ -129,7 +175,7 @@ def _symbolic(kernel: Kernel) -> bool:
     return any(not isinstance(dim, int) for dim in dims)
 
 
-def serve(requests: Any, send: Send) -> None:
+def serve(requests: Iterable[str], send: Send) -> None:
     """Answer requests until their stream ends."""
     session: Session | None = None
     for line in requests:
@@ -142,15 +188,42 @@ def serve(requests: Any, send: Send) -> None:
                 send({"error": "no session is open"})
             elif request["do"] == "attempt":
                 candidate = Candidate(str(request["algorithm"]), request["knobs"])
-                send({"answer": session.attempt(candidate).to_json()})
+                outcome = session.attempt(candidate, float(request["best"]))
+                send({"answer": outcome.to_json()})
             else:
                 send({"answer": session.finals(request)})
-        except (TensorlangError, Wrong, MemoryError, OSError) as problem:
-            send({"error": f"{type(problem).__name__}: {problem}"})
+        except Exception as problem:  # noqa: BLE001 - told to the tuner, in a line
+            send({"error": described(problem)})
+
+
+def _lines_until_the_end() -> Iterator[str]:
+    """Standard input's lines; when it ends, this process does, whatever it is doing.
+
+    The tuner holds the other end: it is closed when the tuner is gone, `kill -9` or
+    not, and a candidate that never ends must not outlive it.
+    """
+    waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    def read() -> None:
+        for line in sys.stdin:
+            waiting.put(line)
+        os._exit(0)
+
+    threading.Thread(target=read, daemon=True).start()
+    while True:
+        yield waiting.get()
+
+
+def _die_with_the_tuner() -> None:
+    """Have Linux end this process with the tuner, even where no thread of it can."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
 
 
 def main() -> None:
     """Serve on standard input and output; nothing else may write there."""
+    _die_with_the_tuner()
     answers = os.dup(1)
     os.dup2(2, 1)
 
@@ -159,7 +232,7 @@ def main() -> None:
         while rest:
             rest = rest[os.write(answers, rest) :]
 
-    serve(sys.stdin, send)
+    serve(_lines_until_the_end(), send)
 
 
 if __name__ == "__main__":

@@ -215,7 +215,7 @@ def _recipe(subject: Any, trace: Any, knobs: Mapping[str, Any] | None) -> Recipe
         raise CodegenError(f"{subject!r} is neither a function nor a schedule")
     steps = getattr(subject, "trace", "") if trace is None else trace
     text = steps if isinstance(steps, str) else "\n".join(map(str, steps))
-    return Recipe(function, text, knobs or {})
+    return Recipe(function, text, knobs or getattr(subject, "knobs", {}))
 
 
 def _usable(target: str | Target | None) -> Target:

@@ -45,7 +45,9 @@ class Entry:
             ArgumentError: a knob value is outside of its domain.
         """
         s = Schedule(func, target)
-        self.body(s, knobs if knobs is not None else Knobs())
+        asked = knobs if knobs is not None else Knobs()
+        self.body(s, asked)
+        s.knobs = dict(asked.values)
         return s
 
 

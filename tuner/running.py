@@ -1,0 +1,246 @@
+"""One operator and workload being tuned: explore, finals, verdict."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from math import inf
+from typing import TYPE_CHECKING, Final
+
+from tensorlang import __version__
+from tensorlang.errors import TuningError
+from tensorlang.tuner import finals
+from tensorlang.tuner.finals import Entrant, Finals
+from tensorlang.tuner.process import Worker
+from tensorlang.tuner.progress import Listener, Progress
+from tensorlang.tuner.protocol import HUNG, Candidate, Outcome
+from tensorlang.tuner.search import Search, Suggestion
+from tensorlang.tuner.space import Space
+
+if TYPE_CHECKING:
+    from tensorlang.ops.operator import Operator
+    from tensorlang.targets import Target
+    from tensorlang.workload import Workload
+
+_LOG: Final = logging.getLogger(__name__)
+_FINALISTS: Final = 3
+_FINALS_SHARE: Final = 0.4  # of the budget, at most
+_AFTER_INTERRUPT: Final = 10.0  # seconds for finals once Ctrl-C was pressed
+_PATIENCE: Final = 20  # times what candidates usually take
+_LEAST_PATIENCE: Final = 5.0
+
+
+@dataclass(slots=True)
+class Run:
+    """A tuning run under way.
+
+    Attributes:
+        op: The operator.
+        workload: What is tuned, with the target's threads.
+        target: The machine.
+        budget: Seconds for everything; None for no end.
+        trials: Configurations to try, earlier ones included; None for any number.
+        limit: Seconds that one candidate may take.
+        place: Which of how many operators this is.
+        listen: Told after each trial.
+        incumbent: What a record has used until now, with its time.
+        spent: Seconds by stage.
+        interrupted: Whether Ctrl-C ended the exploring.
+    """
+
+    op: Operator
+    workload: Workload
+    target: Target
+    budget: float | None = None
+    trials: int | None = None
+    limit: float = 30.0
+    place: tuple[int, int] = (1, 1)
+    listen: Listener | None = None
+    incumbent: Entrant | None = None
+    spent: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    interrupted: bool = False
+    _begun: float = field(default_factory=time.monotonic)
+    _usual: float = 0.0  # seconds that a right candidate took at most
+
+    @property
+    def study(self) -> str:
+        """The study that equal runs share."""
+        machine = f"{self.target.fingerprint}, {self.workload.threads} threads"
+        return f"{self.workload} on {machine}, tensorlang {__version__}"
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the run began."""
+        return time.monotonic() - self._begun
+
+    def worker(self) -> Worker:
+        """A worker for this operator, which imports it by name."""
+        name = self.op.id
+        if not self.op.module.startswith("tensorlang."):
+            name = f"{self.op.module}:{self.op.__name__}"
+        return Worker(name, self.workload, self.target.name)
+
+    def measure(self, search: Search, worker: Worker, default: Candidate) -> Finals:
+        """Explore, then the finals; Ctrl-C ends the first, and again the second.
+
+        Raises:
+            TuningError: the default itself is not right.
+            KeyboardInterrupt: there was nothing to report yet.
+        """
+        try:
+            self._explore(search, worker, default)
+        except KeyboardInterrupt:
+            self.interrupted = True
+            worker.stop()  # it may be in the middle of a candidate
+            held = search.known.get(default.key)
+            if held is None or not held[1].ok:
+                raise
+        with suppress(KeyboardInterrupt), self._stage("finals"):
+            return self._finals(search, worker, default)
+        self.interrupted = True
+        return Finals()
+
+    def _explore(self, search: Search, worker: Worker, default: Candidate) -> None:
+        suggestions = search.suggestions()
+        while True:
+            with self._bookkeeping(search):
+                suggestion = next(suggestions, None)
+            if suggestion is None or self._done(search, suggestion, default):
+                return
+            outcome = suggestion.point.outcome
+            if outcome is None:
+                outcome = self._attempt(search, worker, suggestion, default)
+            if outcome is None:
+                return
+            with self._bookkeeping(search):
+                search.file(suggestion, outcome)
+            self._tell(search, suggestion.candidate, outcome, default)
+            if suggestion.candidate == default and not outcome.ok:
+                raise TuningError(
+                    f"the default configuration of {self.workload} is itself "
+                    f"{outcome.status}: {outcome.reason}"
+                )
+
+    def _attempt(
+        self, search: Search, worker: Worker, suggestion: Suggestion, default: Candidate
+    ) -> Outcome | None:
+        """Measure a candidate; None where the budget ended before it did."""
+        allowed = self.limit
+        if self._usual:
+            allowed = min(allowed, max(_PATIENCE * self._usual, _LEAST_PATIENCE))
+        limit = allowed
+        if suggestion.candidate != default:
+            limit = min(allowed, self._left(search, default))
+            if limit <= min(self._usual, allowed):
+                return None
+        _LOG.info("trying %s", suggestion.candidate)
+        begun = time.monotonic()
+        outcome = worker.attempt(suggestion.candidate, limit, search.fastest() or 0.0)
+        for stage, seconds in outcome.spent.items():
+            self.spent[stage] += seconds
+        if outcome.ok and suggestion.candidate != default:
+            self._usual = max(self._usual, time.monotonic() - begun)
+        cut_off = outcome.status == HUNG and limit < allowed
+        return None if cut_off else outcome
+
+    def _left(self, search: Search, default: Candidate) -> float:
+        """Seconds left for exploring: the finals have their share."""
+        if self.budget is None:
+            return inf
+        known = search.known.get(default.key)
+        seconds = known[1].seconds if known is not None else 0.0
+        entrants = [Entrant(default, seconds)] * (_FINALISTS + 2)
+        need = finals.seconds_for(entrants, finals.MOST_ROUNDS)
+        reserve = min(need, self.budget * _FINALS_SHARE)
+        return self.budget - reserve - self.elapsed
+
+    def _done(self, search: Search, suggestion: Suggestion, default: Candidate) -> bool:
+        if suggestion.candidate == default:
+            return False  # something right is wanted, however short the budget
+        full = self.trials is not None and len(search.known) >= self.trials
+        return full or self._left(search, default) <= 0
+
+    def _finals(self, search: Search, worker: Worker, default: Candidate) -> Finals:
+        base = [Entrant(default, search.known[default.key][1].seconds)]
+        if self.incumbent is not None and self.incumbent.key != default.key:
+            base.append(self.incumbent)
+        taken = {entrant.key for entrant in base}
+        others = [
+            Entrant(candidate, outcome.seconds)
+            for candidate, outcome in search.best(_FINALISTS)
+            if candidate.key not in taken
+        ]
+        result = finals.run(worker, base, others, self._until_the_end())
+        for candidate, outcome in result.failed:
+            search.revoke(candidate, outcome)
+            if candidate == default:
+                raise TuningError(
+                    f"the default configuration of {self.workload} is no longer "
+                    f"right: {outcome.reason}"
+                )
+        return result
+
+    def _until_the_end(self) -> finals.Left:
+        ends = inf if self.budget is None else self._begun + self.budget
+        if self.interrupted:
+            ends = min(ends, time.monotonic() + _AFTER_INTERRUPT)
+        return lambda: ends - time.monotonic()
+
+    @contextmanager
+    def _stage(self, name: str) -> Iterator[None]:
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.spent[name] += time.perf_counter() - start
+
+    @contextmanager
+    def _bookkeeping(self, search: Search) -> Iterator[None]:
+        """Count what is not scheduling as bookkeeping."""
+        scheduled = search.space.spent
+        with self._stage("bookkeeping"):
+            yield
+        scheduled = search.space.spent - scheduled
+        self.spent["schedule"] += scheduled
+        self.spent["bookkeeping"] -= scheduled
+
+    def _tell(
+        self, search: Search, candidate: Candidate, outcome: Outcome, default: Candidate
+    ) -> None:
+        if self.listen is None:
+            return
+        base = search.known.get(default.key)
+        member, members = self.place
+        self.listen(
+            Progress(
+                self.op.id,
+                member,
+                members,
+                self.workload,
+                len(search.known),
+                self.trials,
+                self.elapsed,
+                self.budget,
+                search.fastest(),
+                base[1].seconds if base and base[1].ok else None,
+                (candidate, outcome),
+                dict(search.counts),
+            )
+        )
+
+
+def space_note(space: Space, schedules: Sequence[object]) -> str:
+    """Why there is nothing to choose, where there is nothing; else empty."""
+    if space.size != 1:
+        return ""
+    if not schedules:
+        return (
+            f"{space.op.id} has no schedule for {space.target.kind}, so there is "
+            "nothing to choose: its loops run as they are written; give it one with "
+            "@schedule"
+        )
+    return f"the schedule of {space.op.id} has no knobs, so there is nothing to choose"

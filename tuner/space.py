@@ -1,0 +1,157 @@
+"""A search space: an operator's algorithms, each a schedule function with knobs.
+
+A point is found by running the schedule, with a trial or with values behind its knobs.
+What it refuses, or what the machine's limits rule out, is known without building.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import TYPE_CHECKING, Any, Final
+
+from tensorlang.errors import TensorlangError
+from tensorlang.ir.digest import digest
+from tensorlang.ops import building
+from tensorlang.scheduling import Knobs
+from tensorlang.scheduling.knobs import Choice, Domain, Integer
+from tensorlang.tuner.protocol import FAILED, ILLEGAL, Candidate, Outcome
+from tensorlang.tuner.pruning import refusal
+from tensorlang.tuner.rows import parameter
+
+if TYPE_CHECKING:
+    from tensorlang.ops.operator import Operator
+    from tensorlang.targets import Target
+    from tensorlang.workload import Workload
+
+ALGORITHM: Final = "algorithm"
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A configuration, scheduled.
+
+    Attributes:
+        candidate: The algorithm and the values of its knobs.
+        domains: The domain of each knob that was asked for.
+        ir: Content hash of the scheduled IR; empty where it was refused.
+        outcome: Why it is not built, if it is not.
+    """
+
+    candidate: Candidate
+    domains: Mapping[str, Domain]
+    ir: str = ""
+    outcome: Outcome | None = None
+
+
+@dataclass(slots=True)
+class Space:
+    """All configurations of an operator for a workload on a target.
+
+    Attributes:
+        algorithms: Those that serve the workload; the first is the default.
+        spent: Seconds that scheduling took.
+    """
+
+    op: Operator
+    workload: Workload
+    target: Target
+    algorithms: tuple[str, ...] = field(init=False)
+    spent: float = 0.0
+    _domains: dict[str, dict[str, Domain]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.algorithms = tuple(
+            name
+            for name, algorithm in self.op.algorithms.items()
+            if algorithm.serves(self.workload)
+        )
+
+    def default(self) -> Point:
+        """What is used where nothing was tuned."""
+        return self.point(self.algorithms[0], Knobs())
+
+    def given(self, candidate: Candidate) -> Point:
+        """The point of these values; knobs that they do not name have the default."""
+        return self.point(candidate.algorithm, Knobs(pinned=candidate.knobs))
+
+    def suggested(self, trial: Any) -> Point:
+        """The point that a trial suggests."""
+        algorithm = self.algorithms[0]
+        if len(self.algorithms) > 1:
+            choices = Choice(self.algorithms)
+            name = f"{ALGORITHM}: {choices}"
+            algorithm = trial.suggest_categorical(name, self.algorithms)
+        return self.point(algorithm, Knobs(trial=_Named(trial, algorithm)))
+
+    def point(self, algorithm: str, knobs: Knobs) -> Point:
+        """Run the schedule and see what comes of it."""
+        start = time.perf_counter()
+        ir, outcome = "", None
+        try:
+            made = building.schedule(
+                self.op, self.workload, self.target, algorithm, knobs
+            )
+            why = refusal(made.function, self.target)
+            outcome = Outcome(ILLEGAL, why) if why else None
+            ir = "" if why else digest(made.function)
+        except TensorlangError as problem:
+            outcome = Outcome(ILLEGAL, " ".join(str(problem).split()))
+        except Exception as problem:  # noqa: BLE001 - a user's schedule may raise any
+            said = " ".join(f"{type(problem).__name__}: {problem}".split())
+            outcome = Outcome(FAILED, f"its schedule raised {said}"[:400])
+        self._domains.setdefault(algorithm, {}).update(knobs.domains)
+        self.spent += time.perf_counter() - start
+        candidate = Candidate(algorithm, dict(knobs.values))
+        return Point(candidate, dict(knobs.domains), ir, outcome)
+
+    @property
+    def size(self) -> int | None:
+        """At most how many configurations there are, as far as is known.
+
+        None where an algorithm has not been looked at yet.
+        """
+        if any(name not in self._domains for name in self.algorithms):
+            return None
+        every = (self._domains[name].values() for name in self.algorithms)
+        return sum(prod(map(_count, domains)) for domains in every)
+
+    def parameters(self, point: Point) -> dict[str, tuple[Domain, Any]]:
+        """Domain and value of each of Optuna's parameters at a point."""
+        algorithm = point.candidate.algorithm
+        found: dict[str, tuple[Domain, Any]] = {}
+        if len(self.algorithms) > 1:
+            choices = Choice(self.algorithms)
+            found[f"{ALGORITHM}: {choices}"] = choices, algorithm
+        for knob, domain in point.domains.items():
+            value = point.candidate.knobs[knob]
+            found[parameter(algorithm, knob, domain)] = domain, value
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """An Optuna trial asked under the names that `parameter` gives."""
+
+    trial: Any
+    algorithm: str
+
+    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
+        """One of the choices."""
+        known = parameter(self.algorithm, name, Choice(tuple(choices)))
+        return self.trial.suggest_categorical(known, choices)
+
+    def suggest_int(
+        self, name: str, low: int, high: int, *, step: int, log: bool
+    ) -> Any:
+        """An integer from `low` to `high`."""
+        known = parameter(self.algorithm, name, Integer(low, high, step, log))
+        return self.trial.suggest_int(known, low, high, step=step, log=log)
+
+
+def _count(domain: Domain) -> int:
+    if isinstance(domain, Choice):
+        return len(domain.options)
+    return (domain.high - domain.low) // domain.step + 1

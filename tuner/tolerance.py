@@ -1,0 +1,70 @@
+"""How far a float reduction may be off: its order is free, so its rounding is too.
+
+With n terms folded in some order, in a type of machine epsilon e, the error grows like
+sqrt(n) e where roundings fall either way, and more with terms of one sign. Allowed is
+
+    (16 + 4 sqrt(n)) e
+
+of the result, or of the mean result where that is larger: four times what a plain sum
+of random terms shows, and far from what a lost term costs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from tensorlang.ir.dtypes import DType
+from tensorlang.ir.nodes import Binary, Block, Call, Function, Reduce, Reducer
+from tensorlang.ir.visit import blocks, walk
+from tensorlang.runtime.describing import dim_of
+from tensorlang.runtime.signature import evaluate
+
+_CONSTANT: Final = 16.0
+_GROWTH: Final = 4.0
+_EXACT: Final = ("min", "max")
+
+
+def reassociation(func: Function, sizes: Mapping[str, int]) -> float:
+    """The relative error that a function's float reductions may have; 0 for none.
+
+    A result is rounded to its own type once more.
+    """
+    worst = 0.0
+    for block in blocks(func.body):
+        for stmt in walk(block.body):
+            if isinstance(stmt, Reduce) and _rounds(stmt.reducer):
+                terms = _terms(block, sizes)
+                allowed = _CONSTANT + _GROWTH * math.sqrt(terms)
+                floats = [d for d in stmt.reducer.dtypes if d.is_float]
+                worst = max(worst, *(allowed * epsilon(d) for d in floats))
+    if not worst:
+        return 0.0
+    results = (p.buffer.dtype for p in func.params if p.role != "in")
+    return worst + max((epsilon(d) for d in results if d.is_float), default=0.0)
+
+
+def epsilon(dtype: DType) -> float:
+    """The distance from 1 to the next number of a float type."""
+    if dtype.name == "bf16":
+        return 2.0**-7
+    kind: Any = dtype.numpy
+    return float(np.finfo(kind).eps)
+
+
+def _rounds(reducer: Reducer) -> bool:
+    """Whether folding in another order can give another float."""
+    return any(
+        node.dtype.is_float and (isinstance(node, Call) or node.op not in _EXACT)
+        for part in reducer.combine
+        for node in walk(part)
+        if isinstance(node, (Binary, Call))
+    )
+
+
+def _terms(block: Block, sizes: Mapping[str, int]) -> int:
+    extents = [axis.extent for axis in block.axes if axis.kind == "reduction"]
+    return math.prod(evaluate(dim_of(extent), sizes) for extent in extents)
