@@ -23,7 +23,7 @@ from tensorlang.ir.nodes import (
     Var,
     seq,
 )
-from tensorlang.ir.visit import blocks, free_vars, fresh, names, substitute, walk
+from tensorlang.ir.visit import free_vars, fresh, names, substitute, walk
 from tensorlang.scheduling.cache import constant_tile, localized
 from tensorlang.scheduling.coverage import bounds_of, dense, guards_of
 from tensorlang.scheduling.guarding import carried_guards, ends, plain_axis
@@ -47,16 +47,16 @@ from tensorlang.scheduling.tiles import (
     need_known,
     tile_of,
 )
-from tensorlang.scheduling.tree import find_buffer
+from tensorlang.scheduling.tree import acting, called, find_buffer
 
 
 @legality("a cached result is used by its own block only")
 def sole_user(place: Site, buffers: tuple[Buffer, ...]) -> str | None:
     """No other block in the nest reads or writes what is cached."""
-    for other in blocks(place.child):
-        if other.name != place.block.name and any(touches(other, b) for b in buffers):
+    for other in acting(place.child):
+        if other is not place.block and any(touches(other, b) for b in buffers):
             return (
-                f"block {other.name!r} uses {buffers[0].name!r} in the same nest as "
+                f"{called(other)} uses {buffers[0].name!r} in the same nest as "
                 f"{place.block.name!r}; cache under a loop that it is not in"
             )
     return None

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.nodes import Alloc, Block, Buffer, Expr, Function, Var
-from tensorlang.ir.visit import allocations, free_vars, names, reads, writes
+from tensorlang.ir.visit import allocations, free_vars, names, writes
 from tensorlang.scheduling.cache import constant_tile, localized
 from tensorlang.scheduling.guarding import read_indices
-from tensorlang.scheduling.inline import only_writer, sources_stay
+from tensorlang.scheduling.inline import only_writer, sources_stay, users_of
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.linear import linear
 from tensorlang.scheduling.moving import (
@@ -30,7 +30,6 @@ from tensorlang.scheduling.tree import (
     find_loop,
     function_of,
     loop_of,
-    paths_to,
     replace,
 )
 
@@ -107,11 +106,7 @@ def compute_at(func: Function, block: str, loop: str) -> Function:
     buffer, indices = _written(func, block_of(path))
     by_axes(block_of(path), indices)
     goes_over_all(path, indices)
-    readers = [
-        p
-        for p in paths_to(func, Block)
-        if buffer in reads(p[-1]) and block_of(p).name != block
-    ]
+    readers = [p for p in users_of(func, buffer) if p[-1] is not path[-1]]
     if not readers:
         raise ScheduleError(f"no other block reads {buffer.name!r}; there is no need")
     only_writer(path, buffer)

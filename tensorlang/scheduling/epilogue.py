@@ -10,13 +10,16 @@ from tensorlang.ir.nodes import (
     Alloc,
     Block,
     Buffer,
+    For,
     Function,
+    If,
     Let,
     Load,
     Seq,
     Stmt,
     Store,
     Var,
+    While,
     seq,
 )
 from tensorlang.ir.visit import (
@@ -31,13 +34,15 @@ from tensorlang.ir.visit import (
 )
 from tensorlang.scheduling.coverage import bounds_of, dense, guards_of
 from tensorlang.scheduling.guarding import read_indices
-from tensorlang.scheduling.inline import dropped, only_writer
+from tensorlang.scheduling.inline import dropped, only_writer, users_of
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.linear import linear
 from tensorlang.scheduling.places import extents, touches, whole_axes
 from tensorlang.scheduling.tree import (
     Path,
+    actions,
     block_of,
+    called,
     enclosing_loops,
     find_alloc,
     find_block,
@@ -101,18 +106,23 @@ def early_enough(maker: Path, user: Path, ready: frozenset[Buffer]) -> str | Non
     top = next(
         i for i, (a, b) in enumerate(zip(maker, user, strict=False)) if a is not b
     )
-    order = paths_to(function_of(maker), Block)
+    order = [
+        p
+        for p in actions(function_of(maker))
+        if not isinstance(p[-1], (For, If, While))
+    ]
     inside = [p for p in order if len(p) > top and p[top] is maker[top]]
     start, stop = order.index(inside[0]), order.index(user)
     for other in order[start:stop]:
-        node = block_of(other)
+        node = other[-1]
+        assert isinstance(node, Stmt)
         late = sources & writes(node)
         clash = next((b for b in results if touches(node, b)), None)
         if late or clash is not None:
             name = next(iter(late)).name if late else clash and clash.name
             return (
                 f"block {block.name!r} cannot run inside {block_of(maker).name!r}: "
-                f"block {node.name!r} uses {name!r} before it"
+                f"{called(node)} uses {name!r} before it"
             )
     return None
 
@@ -159,9 +169,9 @@ def _only_store(block: Block, buffer: Buffer) -> Store:
 
 
 def _need_sole_reader(func: Function, block: str, buffer: Buffer) -> None:
-    for path in paths_to(func, Block):
+    for path in users_of(func, buffer):
         other = block_of(path)
-        if other.name != block and buffer in reads(other):
+        if other.name != block:
             raise ScheduleError(
                 f"block {other.name!r} reads {buffer.name!r} too; it has to stay"
             )

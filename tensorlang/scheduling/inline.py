@@ -41,12 +41,12 @@ from tensorlang.scheduling.linear import linear
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.tree import (
     Path,
+    actions,
     alloc_of,
     block_of,
     find_alloc,
     find_block,
     function_of,
-    paths,
     paths_to,
     replace,
 )
@@ -126,7 +126,7 @@ def _not_named(found: Pointwise, why: str) -> str:
 @legality("an inlined block is the only writer of its buffer")
 def only_writer(path: Path, buffer: Buffer) -> str | None:
     """Whatever is read of the buffer comes from this block."""
-    for other in _actions(function_of(path)):
+    for other in actions(function_of(path)):
         if other[-1] is not path[-1] and buffer in writes(_own(other[-1])):
             return (
                 f"{buffer.name!r} is written in another place too, not only by block "
@@ -143,7 +143,7 @@ def sources_stay(path: Path, users: list[Path]) -> str | None:
         if alloc_of(place).buffer in used and any(place[-2] not in u for u in users):
             name = alloc_of(place).buffer.name
             return f"{name!r} is not alive where block {block_of(path).name!r} is used"
-    order = list(_actions(func))
+    order = list(actions(func))
     places = [next(i for i, p in enumerate(order) if p[-1] is u[-1]) for u in users]
     start = next(i for i, p in enumerate(order) if p[-1] is path[-1])
     between = order[start + 1 : max(places, default=start) + 1]
@@ -171,14 +171,6 @@ def _shared_loop(path: Path, user: Path, other: Path) -> bool:
 def _allocates(loop: For, block: Block) -> bool:
     held = writes(block)
     return any(isinstance(node, Alloc) and node.buffer in held for node in walk(loop))
-
-
-def _actions(func: Function) -> Iterator[Path]:
-    """The paths to blocks, and to single statements outside of blocks."""
-    for path in paths(func):
-        inside = any(isinstance(node, Block) for node in path[:-1])
-        if not inside and not isinstance(path[-1], (Seq, Alloc)):
-            yield path
 
 
 def _own(node: Node) -> Node:
@@ -234,13 +226,22 @@ def inline(func: Function, block: str, *, reverse: bool = False) -> Function:
     found = pointwise(block_of(path))
     buffer = found.store.buffer
     find_alloc(func, buffer.name)
-    users = [p for p in _actions(func) if buffer in reads(p[-1]) and _is_use(p, buffer)]
+    users = users_of(func, buffer)
     named_by_indices(found)
     only_writer(path, buffer)
     sources_stay(path, users)
     taken = names(func)
     bodies = {user[-1]: _use(block_of(user), found, taken) for user in users}
     return dropped(_swapped(func, bodies), block, buffer)
+
+
+def users_of(func: Function, buffer: Buffer) -> list[Path]:
+    """The blocks that read a buffer, in their bodies.
+
+    Raises:
+        ScheduleError: it is read elsewhere too.
+    """
+    return [p for p in actions(func) if buffer in reads(p[-1]) and _is_use(p, buffer)]
 
 
 def _is_use(path: Path, buffer: Buffer) -> bool:
@@ -261,7 +262,7 @@ def _is_use(path: Path, buffer: Buffer) -> bool:
     single = not isinstance(node, (Block, For, While, If))
     if single or any(buffer in reads(head) for head in heads):
         raise ScheduleError(
-            f"{buffer.name!r} is read outside of a block's body; it cannot be inlined"
+            f"{buffer.name!r} is read outside of a block's body; it cannot be moved"
         )
     return isinstance(node, Block)
 

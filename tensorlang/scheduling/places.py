@@ -165,12 +165,12 @@ def extents(loops: tuple[For, ...]) -> Mapping[Var, Linear]:
 
 
 def takes(place: Range, wanted: Range, path: Path) -> bool:
-    """Whether one range starts where another does and reaches as far, for certain."""
-    if place.low != wanted.low:
-        return False
-    room = place.high - wanted.high
-    return (room.is_constant and room.constant >= 0) or bool(
-        prove(place.high.expr() >= wanted.high.expr(), ranges_at(path))
+    """Whether one range surely starts no later than another and reaches as far."""
+    ranges = ranges_at(path)
+    return all(
+        (room.is_constant and room.constant >= 0)
+        or bool(prove(room.expr() >= 0, ranges))
+        for room in (wanted.low - place.low, place.high - wanted.high)
     )
 
 

@@ -22,7 +22,6 @@ from tensorlang.ir.nodes import (
     seq,
 )
 from tensorlang.ir.visit import (
-    blocks,
     free_vars,
     fresh,
     names,
@@ -39,7 +38,9 @@ from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.tiles import loop_kind
 from tensorlang.scheduling.tree import (
     Path,
+    acting,
     block_of,
+    called,
     enclosing_loops,
     find_block,
     replace,
@@ -91,10 +92,10 @@ def starts_before(path: Path, depth: int) -> str | None:
 def sole_writer(path: Path, depth: int, buffers: frozenset[Buffer]) -> str | None:
     """No other block under the loop uses the reduction's buffers."""
     name = block_of(path).name
-    for other in blocks(path[depth]):
-        if other.name != name and any(touches(other, buffer) for buffer in buffers):
+    for other in acting(path[depth]):
+        if other is not path[-1] and any(touches(other, buffer) for buffer in buffers):
             return (
-                f"block {other.name!r} uses the result of {name!r} under the same "
+                f"{called(other)} uses the result of {name!r} under the same "
                 "loop; decompose before a loop further in"
             )
     return None

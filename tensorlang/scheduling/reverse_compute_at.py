@@ -14,8 +14,10 @@ from tensorlang.ir.nodes import (
     Expr,
     Function,
     If,
+    Reduce,
     Seq,
     Stmt,
+    Store,
     Var,
     While,
     seq,
@@ -34,14 +36,16 @@ from tensorlang.scheduling.moving import (
     without_nest,
 )
 from tensorlang.scheduling.partials import FOLDED
-from tensorlang.scheduling.places import Site, extents, site, stored
+from tensorlang.scheduling.places import Site, extents, site, stored, whole_axes
 from tensorlang.scheduling.primitives import primitive
-from tensorlang.scheduling.regions import Range, Region, of_extent, region
+from tensorlang.scheduling.regions import Range, Region, of_extent, point, region
 from tensorlang.scheduling.tiles import copy_over, loop_kind, need_known
 from tensorlang.scheduling.tree import (
     Path,
+    acting,
     alloc_of,
     block_of,
+    called,
     enclosing_loops,
     find_block,
     paths_to,
@@ -67,6 +71,7 @@ def separate_tiles(place: Site, buffer: Buffer, part: Region) -> str | None:
         len(values) == buffer.ndim
         and dense(values, extents(loops))
         and dense(values, extents(place.inner))
+        and _makes_all(place, update, buffer)
         and folded
         and all(_exact(place, *pair) for pair in zip(values, part, strict=True))
     ):
@@ -76,6 +81,14 @@ def separate_tiles(place: Site, buffer: Buffer, part: Region) -> str | None:
         f"iteration of {place.at.var.name if place.at else 'it'!r} overlap, or are not "
         "known exactly; choose a loop further out"
     )
+
+
+def _makes_all(place: Site, update: Store | Reduce, buffer: Buffer) -> bool:
+    """Whether the producer goes over all of what it stores into."""
+    sizes = {axis.var: linear(axis.extent) for axis in place.block.axes}
+    used = [index for index in update.indices if isinstance(index, Var)]
+    shape = [linear(extent) for extent in buffer.shape]
+    return [sizes.get(v) for v in used] == shape and whole_axes(place.path, used)
 
 
 def _exact(place: Site, value: Linear, part: Range) -> bool:
@@ -88,16 +101,15 @@ def _exact(place: Site, value: Linear, part: Range) -> bool:
 def finished(user: Path, place: Site, buffer: Buffer) -> str | None:
     """No block behind the loop's child writes what the consumer reads."""
     after = False
-    for path in paths_to(place.func, Block):
-        if path == user:
+    for node in acting(place.func.body):
+        if node is user[-1]:
             return None
-        node = block_of(path)
-        after = after or node.name == place.block.name
-        if after and node.name != place.block.name and buffer in writes(node):
+        if after and buffer in writes(node):
             return (
-                f"block {node.name!r} writes {buffer.name!r} after "
+                f"{called(node)} writes {buffer.name!r} after "
                 f"{place.block.name!r}; move the consumer behind that one"
             )
+        after = after or node is place.block
     return None
 
 
@@ -149,6 +161,11 @@ def reverse_compute_at(func: Function, block: str, loop: str) -> Function:
     part = need_known(region(place.at.body, buffer, writes=True), "nothing is written")
     _in_every_tile(block_of(user), indices, buffer, part)
     separate_tiles(place, buffer, part)
+    axes = {axis.var for axis in block_of(user).axes}
+    part = tuple(
+        own if index in axes else point(linear(index))
+        for index, own in zip(indices, part, strict=True)
+    )
     _on_one_way(place, user)
     finished(user, place, buffer)
     others = _companions(place, user, dict(zip(indices, part, strict=True)))

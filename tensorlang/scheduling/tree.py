@@ -23,6 +23,7 @@ from tensorlang.ir.nodes import (
     Expr,
     For,
     Function,
+    If,
     IndexMap,
     Let,
     Node,
@@ -30,6 +31,7 @@ from tensorlang.ir.nodes import (
     Seq,
     Stmt,
     Var,
+    While,
     seq,
 )
 from tensorlang.ir.visit import (
@@ -185,6 +187,28 @@ def blocks_under(node: Node) -> Iterator[Block]:
     for child in children(node):
         if isinstance(child, Stmt):
             yield from blocks_under(child)
+
+
+def actions(func: Function) -> Iterator[Path]:
+    """The paths to blocks, and to all but sequences and allocations outside of them."""
+    for path in paths(func):
+        inside = any(isinstance(node, Block) for node in path[:-1])
+        if not inside and not isinstance(path[-1], (Seq, Alloc)):
+            yield path
+
+
+def acting(node: Node) -> Iterator[Stmt]:
+    """The outermost blocks and the single statements at or below `node`, in order."""
+    if isinstance(node, (Seq, For, While, If)):
+        for child in children(node):
+            yield from acting(child)
+    elif isinstance(node, Stmt) and not isinstance(node, Alloc):
+        yield node
+
+
+def called(stmt: Stmt) -> str:
+    """A block by its name, for messages; any other statement as one."""
+    return f"block {stmt.name!r}" if isinstance(stmt, Block) else "a statement"
 
 
 def replace(path: Path, new: Stmt | None) -> Function:

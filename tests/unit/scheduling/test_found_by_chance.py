@@ -6,12 +6,15 @@ import pytest
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.parser import parse
+from tensorlang.ir.visit import loops
 from tensorlang.scheduling.cache import cache_read
 from tensorlang.scheduling.cache_write import cache_write
 from tensorlang.scheduling.compute_at import compute_at
+from tensorlang.scheduling.inline import inline
 from tensorlang.scheduling.legality import disabled
 from tensorlang.scheduling.loops import split
 from tensorlang.scheduling.partition import partition, specialize
+from tensorlang.scheduling.reduction import decompose_reduction
 from tensorlang.scheduling.reindex import reindex
 from tensorlang.scheduling.reverse_compute_at import reverse_compute_at
 
@@ -161,3 +164,68 @@ def twice(x: f32[4], y: InOut[f32[4]]):
     with disabled(rule):
         after = reverse_compute_at(func, "y", "i")
     wrong(func, after)
+
+
+def test_a_consumer_does_not_move_to_half_of_its_producer():
+    func, (_, tail) = partition(CHAIN, "i", 1)
+    for loop in ("i", tail):
+        with pytest.raises(ScheduleError, match="a loop makes separate tiles"):
+            reverse_compute_at(func, "y", loop)
+
+
+def test_a_consumer_of_one_element_runs_once_where_it_goes():
+    func = parse("""
+def first(x: f32[2, 3], y: Out[f32[1]]):
+    t = alloc(f32[2])
+    for k in range(3):
+        for i in range(2):
+            with block("t", vi=spatial(2, i), vk=reduction(3, k)):
+                reduce(sum, t[vi], x[vi, vk])
+    with block("y", vj=spatial(1, 0)):
+        y[vj] = t[1]
+""")
+    after = reverse_compute_at(func, "y", "k")
+    assert [loop.var.name for loop in loops(after)] == ["k", "i"]
+
+
+BESIDE = parse("""
+def beside(x: f32[4], y: Out[f32[4]], z: Out[f32[4]]):
+    t = alloc(f32[4])
+    for i in range(4):
+        with block("t", vi=spatial(4, i)):
+            t[vi] = x[vi] * 2.0
+    for k in range(4):
+        z[k] = t[k]
+    for j in range(4):
+        with block("y", vj=spatial(4, j)):
+            y[vj] = t[vj]
+""")
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda: compute_at(BESIDE, "t", "j"),
+        lambda: inline(BESIDE, "t"),
+        lambda: inline(BESIDE, "y", reverse=True),
+    ],
+)
+def test_statements_outside_of_blocks_are_readers_too(step):
+    with pytest.raises(ScheduleError, match="'t' is read outside of a block's body"):
+        step()
+
+
+def test_statements_outside_of_blocks_are_users_of_a_nest_too():
+    func = parse("""
+def sums(x: f32[4, 3], y: Out[f32[4]], z: Out[f32[4]]):
+    for r in range(2):
+        for i in range(4):
+            for k in range(3):
+                with block("y", vr=spatial(2, r), vi=spatial(4, i), vk=reduction(3, k)):
+                    reduce(sum, y[vi], x[vi, vk])
+        z[r] = y[r]
+""")
+    with pytest.raises(ScheduleError, match="a statement uses 'y' in the same nest"):
+        cache_write(func, "y", "y", "global")
+    with pytest.raises(ScheduleError, match="a statement uses the result of 'y'"):
+        decompose_reduction(func, "y", "r")
