@@ -13,9 +13,10 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from tensorlang import records, targets
+from tensorlang import targets
 from tensorlang.errors import ArgumentError, TensorlangError
 from tensorlang.ops.operator import DIRECT
+from tensorlang.records import lookup
 from tensorlang.runtime import build as build_kernel
 from tensorlang.runtime import cached_kernel
 
@@ -38,7 +39,7 @@ def build(
 ) -> Kernel:
     """The best known kernel for a workload; compiled only where no cache has it."""
     chosen = targets.get(target)
-    known = [choice.record for choice in records.lookup(workload, chosen)]
+    known = [choice.record for choice in lookup(workload, chosen)]
     pins = pinned(op)
 
     def make() -> Schedule:

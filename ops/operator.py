@@ -135,7 +135,8 @@ class Operator:
         spare = [value.clone() if _is_key(value) else value for value in args]
         named = {k: v.clone() if _is_key(v) else v for k, v in kwargs.items()}
         found = self._front(*spare, **named)[0]
-        return self._launches.get(found) or getattr(found, "kernel", found)
+        built = self._launches.get(found)
+        return getattr(found, "kernel", found) if built is None else built
 
     def workload(
         self,

@@ -21,7 +21,9 @@ from tensorlang.ops.random.keys import Key
 from tensorlang.ops.random.stateful import StatefulKey
 
 if TYPE_CHECKING:
-    from tensorlang.ops.operator import Launch, Operator
+    from collections.abc import Callable
+
+    from tensorlang.ops.operator import Front, Launch, Operator
     from tensorlang.workload import Workload
 
 FLOATS: Final = ("f32", "bf16", "f16", "f64")
@@ -30,7 +32,7 @@ _SHIFT: Final = 9  # an f32 uniform is the upper 23 of its 32 bits
 _STEPS: Final = 1 << 23
 
 
-def _declared(name: str, define: str) -> Any:
+def _declared(name: str, define: str) -> Callable[[Front], Operator]:
     default = {
         "shapes": ((1 << 24,),),
         "dtypes": ("f32",),
@@ -235,7 +237,7 @@ def _general(  # noqa: PLR0917 - as _masked
         raise ShapeError(
             f"{op.id}: keys of shape {key.shape} do not lead x of shape {values.shape}"
         )
-    flat = (values.size,)
+    flat: tuple[int, ...] = (values.size,)
     if key.ndim:
         flat = (key.size, values.size // max(key.size, 1))
     check_batch(op.id, key, flat[-1])
@@ -250,7 +252,9 @@ def _general(  # noqa: PLR0917 - as _masked
         op, memo, kind, batch=key.ndim > 0, carries=wide
     )
     run = Run(plan, impl(key.impl), 0, limits, (values,), more)
-    words = key.words if op is dropout_grad else key.take("drawn from")
+    if op is dropout_grad and isinstance(key, Key):
+        return run, (key.words, array, flat), shown
+    words = key.take("drawn from")
     return run, (words, array, flat), shown
 
 

@@ -8,15 +8,13 @@
 The default stream is Threefry2x32-20 in JAX's partitionable layout, bit for bit.
 """
 
-from tensorlang.ops.random.drawing import (
-    bernoulli,
-    bits,
+from tensorlang.ops.random.continuous import (
     exponential,
     gumbel,
     normal,
     truncated_normal,
-    uniform,
 )
+from tensorlang.ops.random.drawing import bernoulli, bits, uniform
 from tensorlang.ops.random.integers import categorical, permutation, randint
 from tensorlang.ops.random.keys import Key, clone, key, key_data, wrap_key_data
 from tensorlang.ops.random.splitting import fold_in, hash, split

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from tensorlang.errors import ArgumentError
 from tensorlang.ir.dtypes import DType, as_dtype, i64
 from tensorlang.ir.nodes import Buffer, Expr, Function, Param, Stmt, Var, as_expr
 from tensorlang.ops.random import words
 from tensorlang.ops.random.distributions import DISTRIBUTIONS
 from tensorlang.ops.random.formats import result_of, width_of
-from tensorlang.ops.random.impls import Impl, elements_per_hash, impl
+from tensorlang.ops.random.impls import STREAMS, Impl, elements_per_hash, impl
 from tensorlang.ops.random.nests import Nest, Value, statements
 from tensorlang.workload import Workload
 
@@ -33,10 +34,15 @@ class Draw:
 
     @classmethod
     def of(cls, given: dict[str, Any]) -> Draw:
-        """From a workload's attributes."""
-        return cls(
-            impl(given["impl"]), given["stream"], given["batch"], given["carries"]
-        )
+        """From a workload's attributes.
+
+        Raises:
+            ArgumentError: there is no such hash or stream.
+        """
+        stream = given["stream"]
+        if stream not in STREAMS:
+            raise ArgumentError(f"stream {stream!r} is none of {', '.join(STREAMS)}")
+        return cls(impl(given["impl"]), stream, given["batch"], given["carries"])
 
     @property
     def word(self) -> DType:

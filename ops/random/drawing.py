@@ -1,4 +1,4 @@
-"""The draws: bits, uniform, normal and their kin, each a front over one kernel.
+"""Draws of bits, uniform floats and coins: each a front over one kernel.
 
 Every draw consumes its key. `offset` starts that many elements into the key's stream,
 `stream` names the layout of the stream (`jax`, or `packed`, which wastes no bits and is
@@ -18,7 +18,9 @@ from tensorlang.ops.operator import declared
 from tensorlang.ops.random.draw import FLOATS, draw, element_type, number
 
 if TYPE_CHECKING:
-    from tensorlang.ops.operator import Launch
+    from collections.abc import Callable
+
+    from tensorlang.ops.operator import Front, Launch, Operator
     from tensorlang.ops.random.keys import Key
     from tensorlang.workload import Workload
 
@@ -55,7 +57,7 @@ def declared_draw(
     dtypes: tuple[str, ...] = FLOATS,
     define: str = _ELEMENTWISE,
     **attributes: Any,
-) -> Any:
+) -> Callable[[Front], Operator]:
     """A draw's operator: an elementwise kernel, symbolic in its sizes."""
     default = {
         "shapes": ((1 << 24,),),
@@ -169,96 +171,6 @@ def rounded(value: float, dtype: str) -> float:
     return float(np.asarray(value).astype(DType(dtype).numpy))
 
 
-@declared_draw("normal")
-def normal(
-    key: Key,
-    shape: Any = (),
-    dtype: Any = "float32",
-    *,
-    offset: int = 0,
-    stream: str = "jax",
-    target: Any = None,
-    out: Any = None,
-) -> Launch:
-    """Standard normal floats, `sqrt(2) * erfinv(u)`.
-
-    Within 3 ulp of JAX's, and the same bits on all of our targets.
-
-    Args:
-        key: Consumed; a batch gives `[*key.shape, *shape]`.
-        shape: The result's shape for each key.
-        dtype: `float16`, `bfloat16`, `float32` or `float64`.
-        offset: The first element to draw, counted in the key's stream.
-        stream: `jax`, or `packed`, which wastes no bits: another sequence.
-        target: Where to compute.
-        out: Where the result goes.
-
-    Raises:
-        KeyReuseError: the key was used before.
-        ArgumentError, DTypeError, ShapeError: an argument is out of its domain.
-    """
-    return draw(normal, key, shape, dtype, FLOATS, "", (), offset, stream, target, out)
-
-
-@declared_draw("truncated_normal")
-def truncated_normal(
-    key: Key,
-    lower: float,
-    upper: float,
-    shape: Any = (),
-    dtype: Any = "float32",
-    *,
-    offset: int = 0,
-    stream: str = "jax",
-    target: Any = None,
-    out: Any = None,
-) -> Launch:
-    """Standard normal floats on the condition lower < x < upper.
-
-    Args:
-        key: Consumed; a batch gives `[*key.shape, *shape]`.
-        lower: The bound below; -inf for none.
-        upper: The bound above; inf for none.
-        shape: The result's shape for each key.
-        dtype: `float16`, `bfloat16`, `float32` or `float64`.
-        offset: The first element to draw, counted in the key's stream.
-        stream: `jax`, or `packed`, which wastes no bits: another sequence.
-        target: Where to compute.
-        out: Where the result goes.
-
-    Raises:
-        KeyReuseError: the key was used before.
-        ArgumentError, DTypeError, ShapeError: an argument is out of its domain.
-    """
-    from tensorlang.ir.dtypes import DType  # noqa: PLC0415 - only with scalars
-
-    name = "random.truncated_normal"
-    low, high = number(name, "lower", lower), number(name, "upper", upper)
-    if not low < high:
-        raise ArgumentError(f"{name}: lower {low} is not below upper {high}")
-    kind = element_type(name, dtype, FLOATS)
-    held = DType(kind).numpy.type
-    bounds = held(low), held(high)
-    inside = (
-        np.nextafter(bounds[0], held(math.inf)),
-        np.nextafter(bounds[1], held(-math.inf)),
-    )
-    scalars = tuple(float(value) for value in (*bounds, *inside))
-    return draw(
-        truncated_normal,
-        key,
-        shape,
-        kind,
-        FLOATS,
-        "",
-        scalars,
-        offset,
-        stream,
-        target,
-        out,
-    )
-
-
 @declared_draw("bernoulli", dtypes=("f32",))
 def bernoulli(
     key: Key,
@@ -302,63 +214,3 @@ def bernoulli(
 def threshold(p: float) -> int:
     """How many of the 2^23 values of an f32 uniform are below p (rounded to f32)."""
     return math.ceil(float(np.float32(p)) * (1 << 23))
-
-
-@declared_draw("exponential")
-def exponential(
-    key: Key,
-    shape: Any = (),
-    dtype: Any = "float32",
-    *,
-    offset: int = 0,
-    stream: str = "jax",
-    target: Any = None,
-    out: Any = None,
-) -> Launch:
-    """Exponential floats of rate 1, `-log1p(-u)`.
-
-    Args:
-        key: Consumed; a batch gives `[*key.shape, *shape]`.
-        shape: The result's shape for each key.
-        dtype: `float16`, `bfloat16`, `float32` or `float64`.
-        offset: The first element to draw, counted in the key's stream.
-        stream: `jax`, or `packed`, which wastes no bits: another sequence.
-        target: Where to compute.
-        out: Where the result goes.
-
-    Raises:
-        KeyReuseError: the key was used before.
-        ArgumentError, DTypeError, ShapeError: an argument is out of its domain.
-    """
-    return draw(
-        exponential, key, shape, dtype, FLOATS, "", (), offset, stream, target, out
-    )
-
-
-@declared_draw("gumbel")
-def gumbel(
-    key: Key,
-    shape: Any = (),
-    dtype: Any = "float32",
-    *,
-    offset: int = 0,
-    stream: str = "jax",
-    target: Any = None,
-    out: Any = None,
-) -> Launch:
-    """Standard Gumbel floats, `-log(-log(u))`.
-
-    Args:
-        key: Consumed; a batch gives `[*key.shape, *shape]`.
-        shape: The result's shape for each key.
-        dtype: `float16`, `bfloat16`, `float32` or `float64`.
-        offset: The first element to draw, counted in the key's stream.
-        stream: `jax`, or `packed`, which wastes no bits: another sequence.
-        target: Where to compute.
-        out: Where the result goes.
-
-    Raises:
-        KeyReuseError: the key was used before.
-        ArgumentError, DTypeError, ShapeError: an argument is out of its domain.
-    """
-    return draw(gumbel, key, shape, dtype, FLOATS, "", (), offset, stream, target, out)

@@ -48,7 +48,7 @@ def _launcher(
     found = op.kernels.get(memo)
     if found is None:
         shapes = ((1 << 14, 64),) if batch else op.default.shapes  # type: ignore[union-attr]
-        given = {"impl": how, "batch": batch}
+        given: dict[str, Any] = {"impl": how, "batch": batch}
         if op is split:
             given["carries"] = carries
         dtype = "u32" if impl(how).bits == 32 else "u64"
