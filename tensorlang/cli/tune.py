@@ -108,6 +108,8 @@ def _tell(reports: list[Report], seconds: float) -> None:
     for report in reports:
         for reason, count in report.reasons.items():
             console.say(f"{report.operator}: {count} x {reason}")
+        if report.note:
+            console.say(f"{report.operator}: {report.note}")
     files = {report.record.parent for report in reports if report.record}
     for folder in sorted(files):
         console.say(f"recorded in {folder}")
@@ -115,15 +117,15 @@ def _tell(reports: list[Report], seconds: float) -> None:
 
 
 def _row(report: Report) -> tuple[str, ...]:
-    better = report.ratio is not None
     spread = f" +- {report.spread:.1%}" if report.spread else ""
+    unsure = "not compared" if report.interrupted else "the default stands"
     return (
         str(report.workload),
         console.duration(report.default_seconds),
         console.duration(report.seconds) + spread,
-        str(report.ratio) if better else "the default stands",
-        str(report.trials),
-        str(report.best) if better else "",
+        unsure if report.ratio is None else str(report.ratio),
+        f"{report.trials} (all)" if report.exhausted else str(report.trials),
+        str(report.best),
     )
 
 

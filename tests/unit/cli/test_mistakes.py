@@ -31,6 +31,10 @@ BAD = {
         ["show", "bits", "--attr", "impl=rot13"],
         "'rot13' is no random implementation",
     ),
+    "stream that is none": (
+        ["show", "bits", "--attr", "stream=zip"],
+        "stream 'zip' is none of jax, packed",
+    ),
     "unknown stage": (["show", "bits", "--stage", "ptx"], "the stages are ir, knobs"),
     "budget's unit": (["tune", "bits", "--budget", "60x"], "'60x' is not a time"),
     "budget of nothing": (["tune", "bits", "--budget", "0s"], "longer than 0"),
