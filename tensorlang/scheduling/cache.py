@@ -14,6 +14,7 @@ from tensorlang.scheduling.guarding import (
     wholly_written,
 )
 from tensorlang.scheduling.legality import legality
+from tensorlang.scheduling.memory import outside_of_threads
 from tensorlang.scheduling.places import Site, site
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.regions import Region, region, whole
@@ -115,6 +116,7 @@ def cache_read(
     written_only(place, source)
     taken = names(func)
     tile = tile_of(source, part, fresh(f"{buffer}_{scope}", taken), scope)
+    outside_of_threads(tile, place.outer)
     name = fresh(f"{tile.name}_copy", taken)
     copy = copy_over(source, part, place.outer_ranges, taken)
     if not wholly_written(place, source):

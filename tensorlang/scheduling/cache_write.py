@@ -29,6 +29,7 @@ from tensorlang.scheduling.coverage import bounds_of, dense, guards_of
 from tensorlang.scheduling.guarding import carried_guards, ends, plain_axis
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.linear import linear
+from tensorlang.scheduling.memory import outside_of_threads
 from tensorlang.scheduling.partials import FOLDED, moved_init, none_empty, partial
 from tensorlang.scheduling.places import (
     Site,
@@ -279,6 +280,7 @@ def _cached(
     tiles = {
         b: tile_of(b, part, fresh(f"{b.name}_{scope}", taken), scope) for b in buffers
     }
+    outside_of_threads(tiles[buffers[0]], place.outer)
     first = tiles[buffers[0]].name
     name = fresh(f"{first}_write", taken)
     back = _write_back(

@@ -10,6 +10,7 @@ from tensorlang.scheduling.guarding import read_indices
 from tensorlang.scheduling.inline import only_writer, sources_stay, users_of
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.linear import linear
+from tensorlang.scheduling.memory import outside_of_threads
 from tensorlang.scheduling.moving import (
     by_axes,
     goes_over_all,
@@ -148,6 +149,7 @@ def _moved(
     constant_tile(buffer, part, buffer.scope)
     tile = tile_of(buffer, part, buffer.name, buffer.scope)
     around = (*enclosing_loops(target), loop)
+    outside_of_threads(tile, around)
     copy = copy_over(buffer, part, loop_ranges(around), taken)
     nest = moved_nest(
         path, indices, copy, buffer, shared=shared_loops(path, target), taken=taken

@@ -7,12 +7,14 @@ import pytest
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.parser import parse
 from tensorlang.ir.visit import loops
+from tensorlang.scheduling.annotate import bind
 from tensorlang.scheduling.cache import cache_read
 from tensorlang.scheduling.cache_write import cache_write
 from tensorlang.scheduling.compute_at import compute_at
 from tensorlang.scheduling.inline import inline
 from tensorlang.scheduling.legality import disabled
 from tensorlang.scheduling.loops import split
+from tensorlang.scheduling.memory import set_scope
 from tensorlang.scheduling.partition import partition, specialize
 from tensorlang.scheduling.reduction import decompose_reduction
 from tensorlang.scheduling.reindex import reindex
@@ -229,3 +231,16 @@ def sums(x: f32[4, 3], y: Out[f32[4]], z: Out[f32[4]]):
         cache_write(func, "y", "y", "global")
     with pytest.raises(ScheduleError, match="a statement uses the result of 'y'"):
         decompose_reduction(func, "y", "r")
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda func: cache_read(func, "y", "t", "shared", "j"),
+        lambda func: cache_write(func, "y", "y", "shared", "j"),
+        lambda func: compute_at(set_scope(func, "t", "shared"), "t", "j"),
+    ],
+)
+def test_a_thread_has_no_shared_memory_of_its_own(step):
+    with pytest.raises(ScheduleError, match="belongs to one thread.x"):
+        step(bind(CHAIN, "j", "thread.x"))
