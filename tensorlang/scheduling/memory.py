@@ -32,7 +32,7 @@ def outside_of_threads(buffer: Buffer, around: Sequence[For]) -> str | None:
     for loop in around:
         if buffer.scope == "shared" and loop.thread.startswith(THREAD):
             return (
-                f"{buffer.name} of scope shared belongs to one {loop.thread}, as it stands "
+                f"shared {buffer.name} belongs to one {loop.thread}, as it stands "
                 f"in loop {loop.var.name!r}; allocate it outside to share it"
             )
     return None
