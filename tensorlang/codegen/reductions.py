@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from tensorlang.codegen.names import Names
-from tensorlang.ir.contraction import as_fma
+from tensorlang.ir.contraction import as_fma, combination
 from tensorlang.ir.nodes import (
     Binary,
     Buffer,
@@ -18,15 +18,12 @@ from tensorlang.ir.nodes import (
     Function,
     Let,
     Reduce,
-    Reducer,
     Seq,
     Stmt,
     Store,
     seq,
 )
-from tensorlang.ir.visit import rebuild, substitute
-
-_CONTRACTED = ("f32", "f64")
+from tensorlang.ir.visit import rebuild
 
 
 def expand_reductions(function: Function, names: Names) -> Function:
@@ -51,13 +48,13 @@ def update(node: Reduce, names: Names) -> Stmt:
     """The statements of one `Reduce`: a tuple is read whole before it is written."""
     if len(node.buffers) == 1:
         state: Expr = node.buffers[0][node.indices]
-        (value,) = combine(node.reducer, (state,), node.values)
+        (value,) = combination(node.reducer, (state,), node.values)
         return Store(node.buffers[0], node.indices, value)
     reads = [_let(f"{b.name}_old", b[node.indices], names) for b in node.buffers]
     given = [_let(f"{b.name}_new", v, names) for b, v in _pairs(node)]
     left = tuple(let.var for let in reads)
     right = tuple(let.var for let in given)
-    results = combine(node.reducer, left, right)
+    results = combination(node.reducer, left, right)
     stores = [
         Store(buffer, node.indices, result)
         for buffer, result in zip(node.buffers, results, strict=True)
@@ -71,25 +68,6 @@ def _pairs(node: Reduce) -> list[tuple[Buffer, Expr]]:
 
 def _let(name: str, value: Expr, names: Names) -> Let:
     return Let(names.var(name, value.dtype), value)
-
-
-def combine(
-    reducer: Reducer, left: tuple[Expr, ...], right: tuple[Expr, ...]
-) -> tuple[Expr, ...]:
-    """The reducer's expressions on these operands, sums of products contracted."""
-    values = dict(zip(reducer.left + reducer.right, left + right, strict=True))
-    combined = [substitute(part, values) for part in reducer.combine]
-    return tuple(_absorb(part) for part in combined)
-
-
-def _absorb(expr: Expr) -> Expr:
-    if (
-        isinstance(expr, Binary)
-        and expr.op == "add"
-        and expr.dtype.scalar.name in (_CONTRACTED)
-    ):
-        return _or(as_fma(replace(expr, contract=True)), expr)
-    return expr
 
 
 def _or(found: Expr | None, other: Expr) -> Expr:

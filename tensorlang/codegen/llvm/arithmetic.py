@@ -11,6 +11,7 @@ from typing import Final
 
 from tensorlang.codegen.llvm import instructions as ins
 from tensorlang.codegen.llvm.builder import Builder
+from tensorlang.codegen.llvm.rounding import to_bf16
 from tensorlang.codegen.llvm.types import literal, llvm_type, mangled, vector_literal
 from tensorlang.ir.dtypes import DType
 from tensorlang.ir.nodes import Const, Expr, Splat, Var
@@ -64,6 +65,8 @@ def widen(builder: Builder, dtype: DType, text: str) -> str:
 
 def round_to(builder: Builder, dtype: DType, text: str) -> str:
     """A `float` rounded to a narrow type."""
+    if dtype.name == "bf16":
+        return to_bf16(builder, dtype.lanes, text)
     kinds = llvm_type(single(dtype)), llvm_type(dtype)
     return builder.emit(ins.Cast(builder.name(), "fptrunc", kinds[0], text, kinds[1]))
 

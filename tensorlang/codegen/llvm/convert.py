@@ -6,7 +6,7 @@ from typing import Final
 
 from tensorlang.codegen.llvm import instructions as ins
 from tensorlang.codegen.llvm.builder import Builder
-from tensorlang.codegen.llvm.rounding import narrow_to_odd, sum_to_odd
+from tensorlang.codegen.llvm.rounding import narrow_to_odd, sum_to_odd, to_bf16
 from tensorlang.codegen.llvm.types import llvm_type, mangled, vector_literal
 from tensorlang.ir.dtypes import DType
 
@@ -30,6 +30,8 @@ def cast(builder: Builder, source: DType, text: str, target: DType) -> str:
     if source.is_float and target.is_float and source.bits == target.bits:
         wide = DType("f32", source.lanes)  # f16 and bf16 meet in float
         return cast(builder, wide, cast(builder, source, text, wide), target)
+    if opcode == "fptrunc" and target.name == "bf16":
+        return to_bf16(builder, target.lanes, text)
     return builder.emit(ins.Cast(builder.name(), opcode, kinds[0], text, kinds[1]))
 
 

@@ -2,14 +2,42 @@
 
 f16 and bf16 are reached through f32. What comes from f64, wide integers or an exact
 sum is first rounded to odd: cut off, its last bit set where anything was lost.
+
+f32 becomes bf16 in integers: the processors' own instruction takes the numbers below
+2^-126, which bf16 has as f32 has them, for 0.
 """
 
 from __future__ import annotations
 
 from tensorlang.codegen.llvm import instructions as ins
 from tensorlang.codegen.llvm.builder import Builder
-from tensorlang.codegen.llvm.types import llvm_type, mangled
-from tensorlang.ir.dtypes import DType, boolean, f32, f64, u32, u64
+from tensorlang.codegen.llvm.types import llvm_type, mangled, vector_literal
+from tensorlang.ir.dtypes import DType, bf16, boolean, f32, f64, u16, u32, u64
+
+
+def to_bf16(builder: Builder, lanes: int, near: str) -> str:
+    """An f32 as bf16: half a last place is added, a little less below an even one.
+
+    A carry out of the fraction goes on to the exponent, up to infinity. NaN would
+    carry into the sign: it gives the quiet NaN of its sign.
+    """
+    kind, half = u32.vector(lanes), u16.vector(lanes)
+    raw = _cast(builder, "bitcast", f32.vector(lanes), near, kind)
+    high = _integer(builder, "lshr", kind, raw, 16)
+    odd = _integer(builder, "and", kind, high, 1)
+    moved = _integer(builder, "add", kind, raw, 0x7FFF)
+    word = llvm_type(kind)
+    whole = builder.emit(ins.Binary(builder.name(), "add", word, moved, odd))
+    rounded = _integer(builder, "lshr", kind, whole, 16)
+    sign = _integer(builder, "and", kind, high, 0x8000)
+    quiet = _integer(builder, "or", kind, sign, 0x7FC0)
+    missing = _compare(builder, "fcmp uno", f32.vector(lanes), near, near)
+    flag = llvm_type(boolean.vector(lanes))
+    chosen = builder.emit(
+        ins.Select(builder.name(), flag, missing, word, quiet, rounded)
+    )
+    bits = _cast(builder, "trunc", kind, chosen, half)
+    return _cast(builder, "bitcast", half, bits, bf16.vector(lanes))
 
 
 def narrow_to_odd(builder: Builder, lanes: int, wide: str) -> str:
@@ -57,6 +85,12 @@ def _odd(  # noqa: PLR0917 - what is known of one rounding
 def _cast(builder: Builder, op: str, source: DType, text: str, target: DType) -> str:
     kinds = llvm_type(source), llvm_type(target)
     return builder.emit(ins.Cast(builder.name(), op, kinds[0], text, kinds[1]))
+
+
+def _integer(builder: Builder, op: str, kind: DType, a: str, number: int) -> str:
+    element = llvm_type(kind.scalar)
+    b = vector_literal(element, [str(number)]) if kind.lanes > 1 else str(number)
+    return builder.emit(ins.Binary(builder.name(), op, llvm_type(kind), a, b))
 
 
 def _compare(builder: Builder, op: str, kind: DType, a: str, b: str) -> str:
