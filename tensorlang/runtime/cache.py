@@ -21,6 +21,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -83,6 +84,7 @@ def save(key: str, entry: Entry) -> None:
         return
     name = f"{key}.{os.getpid()}.{threading.get_ident()}.tmp"
     temporary = folder / name
+    _prune_once(folder)
     try:
         temporary.write_bytes(_encode(key, entry))
         temporary.replace(folder / (key + _SUFFIX))
@@ -111,7 +113,6 @@ def _usable(asked: str | None) -> Path | None:
             stacklevel=4,
         )
         return None
-    _prune(path)
     return path
 
 
@@ -133,6 +134,13 @@ def _refusal(path: Path) -> str:
     if status.st_mode & 0o077:
         return f"is open to others (mode {status.st_mode & 0o777:o}, not 700)"
     return ""
+
+
+@cache
+def _prune_once(folder: Path) -> None:
+    """Prune at the first entry that a process files: those that only read never do."""
+    with suppress(OSError):  # another process prunes, too
+        _prune(folder)
 
 
 def _prune(folder: Path) -> None:
