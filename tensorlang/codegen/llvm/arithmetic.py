@@ -214,20 +214,33 @@ def lane_reduce(builder: Builder, op: str, dtype: DType, vector: str) -> str:
         kind = llvm_type(dtype)
         name = f"llvm.vector.reduce.{op}.{mangled(dtype)}"
         return builder.call(name, "i1", (kind, vector))
-    if dtype.lanes & (dtype.lanes - 1):
-        return _fold_in_order(builder, op, dtype, vector)
     count = dtype.lanes // 2
     half = dtype.scalar.vector(count)
     low = take(builder, dtype, vector, range(count))
     high = take(builder, dtype, vector, range(count, 2 * count))
     folded = binary(builder, op, half, low, high, _VARIABLE)
+    if dtype.lanes % 2:  # the odd lane at the end waits for the next round
+        last = take(builder, dtype, vector, [dtype.lanes - 1])
+        half, folded = _append(builder, half, folded, last)
     return lane_reduce(builder, op, half, folded)
 
 
-def _fold_in_order(builder: Builder, op: str, dtype: DType, vector: str) -> str:
-    kind = llvm_type(dtype)
-    result = builder.emit(ins.Extract(builder.name(), kind, vector, 0))
-    for lane in range(1, dtype.lanes):
-        item = builder.emit(ins.Extract(builder.name(), kind, vector, lane))
-        result = binary(builder, op, dtype.scalar, result, item, _VARIABLE)
-    return result
+def _append(
+    builder: Builder, dtype: DType, vector: str, item: str
+) -> tuple[DType, str]:
+    """A vector, or a scalar, with one more lane at its end."""
+    wider = dtype.scalar.vector(dtype.lanes + 1)
+    kind, element = llvm_type(wider), llvm_type(dtype.scalar)
+
+    def insert(into: str, value: str, lane: int) -> str:
+        made = ins.Insert(builder.name(), kind, into, element, value, lane)
+        return builder.emit(made)
+
+    if dtype.lanes == 1:
+        start = insert("poison", vector, 0)
+    else:
+        name, taken = builder.name(), range(wider.lanes)
+        start = builder.emit(
+            ins.Shuffle(name, llvm_type(dtype), vector, "poison", taken)
+        )
+    return wider, insert(start, item, dtype.lanes)

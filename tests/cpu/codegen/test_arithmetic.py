@@ -205,3 +205,20 @@ def test_every_narrow_value_and_its_ties_round_as_interpreted(build, kind, sourc
 @pytest.mark.parametrize("expression", ["A * A", "A + A", "A / (A + A)", "A - A * A"])
 def test_arithmetic_on_every_narrow_value_keeps_the_smallest(build, kind, expression):
     narrow_bits(build, kind, kind, expression, EVERY_HALF.view(as_dtype(kind).numpy))
+
+
+@pytest.mark.parametrize("lanes", [2, 3, 5, 6, 7, 11, 16])
+@pytest.mark.parametrize("op", ["add", "min"])
+@pytest.mark.parametrize("kind", ["f32", "bf16", "i32"])
+def test_lanes_fold_in_the_interpreters_order(build, lanes, op, kind):
+    kernel = build(f"""
+def f(x: {kind}[{lanes}], y: Out[{kind}[1]]):
+    y[0] = lane_reduce("{op}", x[ramp(0, 1, {lanes})])
+""")
+    x = (np.random.default_rng(lanes).normal(size=lanes) * 1e4).astype(
+        as_dtype(kind).numpy
+    )
+    got, want = (np.zeros(1, x.dtype) for _ in range(2))
+    kernel(x, got)
+    run(kernel.function, x, want)
+    assert got.tobytes() == want.tobytes()
