@@ -2,8 +2,9 @@
 
 Counts are expressions where sizes are symbolic; `Cost.at` fills the sizes in. Every
 floating-point addition, multiplication, division, comparison or call of a mathematical
-function is one operation (`fma` is two); index arithmetic is not counted. Bytes are the
-least possible traffic: each parameter read or written once.
+function is one operation (`fma` is two); index arithmetic is not counted. An operation
+is counted in the loops that its operands vary with, for any compiler moves it out of
+the others. Bytes are the least possible traffic: each parameter read or written once.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from tensorlang.ir.nodes import (
     AtomicUpdate,
     Binary,
     Block,
+    Buffer,
     Call,
     Compare,
     Const,
@@ -26,9 +28,9 @@ from tensorlang.ir.nodes import (
     If,
     LaneReduce,
     Let,
+    Load,
     Node,
     Reduce,
-    Select,
     Seq,
     Stmt,
     Store,
@@ -38,7 +40,7 @@ from tensorlang.ir.nodes import (
     as_expr,
 )
 from tensorlang.ir.simplify import simplify
-from tensorlang.ir.visit import walk
+from tensorlang.ir.visit import children, walk, writes
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,8 @@ class Cost:
 
 def cost(func: Function) -> Cost:
     """The work of one call of `func`."""
-    floats, integers = _statement(func.body)
+    place = _Place((), {}, writes(func.body))
+    floats, integers = _statement(func.body, place)
     zero: Expr = as_expr(0)
     read = written = zero
     for param in func.params:
@@ -100,6 +103,49 @@ Counts = tuple[Expr, Expr]
 _NONE: Counts = (as_expr(0), as_expr(0))
 
 
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a statement stands: the loops around it, and what varies with them.
+
+    Attributes:
+        extents: Of the loops around, outermost first.
+        depths: How many of these loops a variable's value takes part in; 0 is none.
+        written: Buffers that the function writes: their elements vary with all loops.
+    """
+
+    extents: tuple[Expr, ...]
+    depths: Mapping[Var, int]
+    written: frozenset[Buffer]
+
+    def inside(self, loop: For) -> _Place:
+        """In the loop's body."""
+        extents = (*self.extents, loop.extent)
+        return self._with({loop.var: len(extents)}, extents)
+
+    def named(self, values: Mapping[Var, Expr]) -> _Place:
+        """Where variables stand for these values."""
+        depths = {var: self.depth(value) for var, value in values.items()}
+        return self._with(depths, self.extents)
+
+    def depth(self, node: Node) -> int:
+        """The innermost loop that a value varies with: there it is computed."""
+        if isinstance(node, Var):
+            return self.depths.get(node, 0)
+        if isinstance(node, Load) and node.buffer in self.written:
+            return len(self.extents)
+        return max(map(self.depth, children(node)), default=0)
+
+    def times(self, count: int, depth: int) -> Expr:
+        """`count` in each iteration of the first `depth` loops around."""
+        total: Expr = as_expr(count)
+        for extent in self.extents[:depth]:
+            total = total * extent
+        return total
+
+    def _with(self, depths: Mapping[Var, int], extents: tuple[Expr, ...]) -> _Place:
+        return _Place(extents, {**self.depths, **depths}, self.written)
+
+
 def _plus(*counts: Counts) -> Counts:
     floats, integers = _NONE
     for more_floats, more_integers in counts:
@@ -107,77 +153,94 @@ def _plus(*counts: Counts) -> Counts:
     return floats, integers
 
 
-def _operations(node: Node) -> Counts:
-    """Operations in all expressions below `node`, index arithmetic left out."""
-    floats = integers = 0
-    for current in walk(node):
-        if not isinstance(current, (Unary, Binary, Compare, Call, Select, LaneReduce)):
-            continue
-        operand = current.a if isinstance(current, Compare) else current
-        lanes = operand.dtype.lanes
-        weight = 2 * lanes if getattr(current, "name", "") == "fma" else lanes
-        if isinstance(current, Select):
-            continue
-        if operand.dtype.is_float:
-            floats += weight
-        elif operand.dtype.scalar.name != "i64":
-            integers += weight
-    return as_expr(floats), as_expr(integers)
+def _weights(node: Node) -> tuple[int, int]:
+    """Float and integer operations of one node of an expression, without its operands.
+
+    Index arithmetic, which is i64, and selects are free.
+    """
+    if not isinstance(node, (Unary, Binary, Compare, Call, LaneReduce)):
+        return 0, 0
+    dtype = node.a.dtype if isinstance(node, Compare) else node.dtype
+    weight = 2 if getattr(node, "name", "") == "fma" else 1
+    if dtype.is_float:
+        return weight * dtype.lanes, 0
+    return 0, 0 if dtype.scalar.name == "i64" else weight * dtype.lanes
+
+
+def _operations(expr: Node, place: _Place) -> Counts:
+    """Operations in all expressions below, each in the loops that it varies with."""
+    parts = []
+    for node in walk(expr):
+        floats, integers = _weights(node)
+        if floats or integers:
+            depth = place.depth(node)
+            parts.append((place.times(floats, depth), place.times(integers, depth)))
+    return _plus(*parts)
 
 
 @singledispatch
-def _statement(stmt: Stmt) -> Counts:
-    del stmt
+def _statement(stmt: Stmt, place: _Place) -> Counts:
+    del stmt, place
     return _NONE
 
 
 @_statement.register
-def _(stmt: Seq) -> Counts:
-    return _plus(*(_statement(part) for part in stmt.stmts))
+def _(stmt: Seq, place: _Place) -> Counts:
+    parts = []
+    for part in stmt.stmts:
+        parts.append(_statement(part, place))
+        if isinstance(part, Let):
+            place = place.named({part.var: part.value})
+    return _plus(*parts)
 
 
 @_statement.register
-def _(stmt: For) -> Counts:
-    floats, integers = _statement(stmt.body)
-    return floats * stmt.extent, integers * stmt.extent
+def _(stmt: For, place: _Place) -> Counts:
+    return _statement(stmt.body, place.inside(stmt))
 
 
 @_statement.register
-def _(stmt: While) -> Counts:
-    return _plus(_operations(stmt.cond), _statement(stmt.body))
+def _(stmt: While, place: _Place) -> Counts:
+    return _plus(_operations(stmt.cond, place), _statement(stmt.body, place))
 
 
 @_statement.register
-def _(stmt: If) -> Counts:
-    return _plus(
-        _statement(stmt.then), _statement(stmt.orelse) if stmt.orelse else _NONE
-    )
+def _(stmt: If, place: _Place) -> Counts:
+    other = _statement(stmt.orelse, place) if stmt.orelse else _NONE
+    return _plus(_statement(stmt.then, place), other)
 
 
 @_statement.register
-def _(stmt: Block) -> Counts:
-    return _statement(stmt.body)
+def _(stmt: Block, place: _Place) -> Counts:
+    axes = {axis.var: axis.value for axis in stmt.axes}
+    return _statement(stmt.body, place.named(axes))
 
 
 @_statement.register
-def _(stmt: Let) -> Counts:
-    return _operations(stmt.value)
+def _(stmt: Let, place: _Place) -> Counts:
+    return _operations(stmt.value, place)
 
 
 @_statement.register
-def _(stmt: Store) -> Counts:
-    return _operations(stmt.value)
+def _(stmt: Store, place: _Place) -> Counts:
+    return _operations(stmt.value, place)
 
 
 @_statement.register
-def _(stmt: AtomicUpdate) -> Counts:
-    own = as_expr(1)
-    is_float = stmt.buffer.dtype.is_float
-    own_counts = (own, as_expr(0)) if is_float else (as_expr(0), own)
-    return _plus(_operations(stmt.value), own_counts)
+def _(stmt: AtomicUpdate, place: _Place) -> Counts:
+    own = place.times(1, len(place.extents)), as_expr(0)
+    if not stmt.buffer.dtype.is_float:
+        own = own[1], own[0]
+    return _plus(_operations(stmt.value, place), own)
 
 
 @_statement.register
-def _(stmt: Reduce) -> Counts:
-    parts = [_operations(value) for value in stmt.values]
-    return _plus(*parts, *(_operations(part) for part in stmt.reducer.combine))
+def _(stmt: Reduce, place: _Place) -> Counts:
+    parts = [_operations(value, place) for value in stmt.values]
+    floats = integers = 0
+    for combined in stmt.reducer.combine:
+        for node in walk(combined):
+            more_floats, more_integers = _weights(node)
+            floats, integers = floats + more_floats, integers + more_integers
+    depth = len(place.extents)
+    return _plus(*parts, (place.times(floats, depth), place.times(integers, depth)))
