@@ -141,6 +141,7 @@ class Known:
             choices.append(relaxed)
         if isinstance(factor, Binary):
             choices += self._relaxed_division(total, factor)
+            choices += self._by_other_quotients(total, factor)
         return False, choices
 
     def _either(self, total: Poly, factor: Binary) -> tuple[bool, list[Poly]]:
@@ -204,6 +205,31 @@ class Known:
             inner = add(inner, constant(divisor - 1), -1)
         rest = add(total, {(factor,): coefficient}, -1)
         return [add(rest, inner, coefficient // divisor)]
+
+    def _by_other_quotients(self, total: Poly, factor: Binary) -> list[Poly]:
+        """`d * (x // (c*d)) <= x // c <= d * (x // (c*d)) + d - 1`, if both occur."""
+        coefficient, own = total.get((factor,)), _divisor(factor)
+        if coefficient is None or own is None:
+            return []
+        rest = add(total, {(factor,): coefficient}, -1)
+        found = []
+        for other in factors(rest):
+            known = _divisor(other)
+            if not isinstance(other, Binary) or other.a != factor.a or known is None:
+                continue
+            ratio, odd = divmod(max(known, own), min(known, own))
+            slack = constant(ratio - 1)
+            if odd or ratio == 1:
+                continue
+            if known > own:  # x // own, in terms of the coarser quotient
+                by = scaled({(other,): 1}, ratio)
+                by = add(by, slack) if coefficient > 0 else by
+                found.append(add(rest, by, coefficient))
+            elif coefficient % ratio == 0:  # in terms of the finer one
+                by = {(other,): 1}
+                by = by if coefficient > 0 else add(by, slack, -1)
+                found.append(add(rest, by, coefficient // ratio))
+        return found
 
     def _remainder_below(self, total: Poly, factor: Binary) -> list[Poly]:
         """`0 <= x % n <= n - 1` for an expression n that is positive."""
@@ -272,3 +298,11 @@ def _replaced(total: Poly, factor: Expr, by: Poly) -> Poly:
         else:
             result = add(result, {monomial: coefficient})
     return result
+
+
+def _divisor(factor: Expr) -> int | None:
+    """The positive constant that an expression divides by, rounding down."""
+    if not isinstance(factor, Binary) or factor.op != "floordiv":
+        return None
+    value = factor.b.value if isinstance(factor.b, Const) else 0
+    return int(value) if value > 0 else None

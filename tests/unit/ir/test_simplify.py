@@ -298,3 +298,12 @@ def test_ranges_of_other_integers_are_used_where_nothing_wraps():
     assert bounds(byte * 2, {byte: (3, 200)}) == (0, 255)
     assert bounds(Cast(i64, byte) * 2) == (0, 510)
     assert prove(byte < 10, {byte: (0, 9)}) is True
+
+
+def test_a_finer_quotient_is_bounded_by_a_coarser_one() -> None:
+    n = Var("n")
+    ranges = {n: (0, None)}
+    assert prove(n // 8192 * 4096 <= n // 2, ranges)
+    assert prove(n // 2 < n // 8192 * 4096 + 4096, ranges)
+    assert prove(n // 8192 * 4096 < n // 2, ranges) is None
+    assert simplify(Binary("min", n // 2 // 64 * 64, n // 2), ranges) == n // 128 * 64
