@@ -117,8 +117,11 @@ def guarded(command: Callable[[], Any]) -> int:
     except _USAGE_ERROR as problem:
         _complain(_usage(problem))
         return MISTAKE
-    except (TensorlangError, OSError, MemoryError) as problem:
-        _complain(str(problem) or f"there is not enough memory ({problem!r})")
+    except OSError as problem:
+        _complain(f"{problem.filename or 'a file'}: {problem.strerror or problem}")
+        return MISTAKE
+    except (TensorlangError, MemoryError) as problem:
+        _complain(str(problem) or "there is not enough memory")
         return MISTAKE
     except Exception as problem:
         if os.environ.get(TRACEBACK_VARIABLE):

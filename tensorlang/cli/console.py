@@ -27,7 +27,7 @@ def console(*, stderr: bool = False) -> Console:
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> None:
     """A table: boxed on a terminal, else in columns with two spaces between."""
-    held = [list(row) for row in rows]
+    held = [list(map(_printable, row)) for row in rows]
     if terminal():
         made = Table(*head, title=title or None, title_justify="left")
         for row in held:
@@ -41,6 +41,11 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -
     for line in lines:
         cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
         typer.echo("  ".join(cells).rstrip())
+
+
+def _printable(text: str) -> str:
+    """A cell without what would move the cursor: records may come from anywhere."""
+    return "".join(sign if sign.isprintable() else "?" for sign in text)
 
 
 def code(text: str, lexer: str) -> None:

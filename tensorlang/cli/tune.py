@@ -118,7 +118,8 @@ def _tell(reports: list[Report], seconds: float) -> None:
 
 def _row(report: Report) -> tuple[str, ...]:
     spread = f" +- {report.spread:.1%}" if report.spread else ""
-    unsure = "not compared" if report.interrupted else "the default stands"
+    finals = not report.interrupted or report.record is not None
+    unsure = "the default stands" if finals else "not compared"
     return (
         str(report.workload),
         console.duration(report.default_seconds),
