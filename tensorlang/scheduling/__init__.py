@@ -5,29 +5,16 @@ schedule; `@schedule` registers one. Every primitive is a pure function in `PRIM
 every rule that guards one a named check in `LEGALITY`.
 """
 
-from tensorlang.scheduling import (  # noqa: F401 - importing them fills PRIMITIVES
-    annotate,
-    cache,
-    cache_write,
-    compute_at,
-    inline,
-    layout,
-    loops,
-    memory,
-    pad,
-    partition,
-    reduction,
-    reindex,
-    reverse_compute_at,
-    rfactor,
-    tensorize,
-)
+from typing import TYPE_CHECKING, Any
+
 from tensorlang.scheduling.knobs import Knobs
-from tensorlang.scheduling.legality import LEGALITY
 from tensorlang.scheduling.primitives import PRIMITIVES
 from tensorlang.scheduling.registry import Entry, schedule, schedules_for
 from tensorlang.scheduling.schedule import Schedule
 from tensorlang.scheduling.trace import Step, Trace
+
+if TYPE_CHECKING:
+    from tensorlang.scheduling.legality import LEGALITY
 
 __all__ = [
     "LEGALITY",
@@ -40,3 +27,13 @@ __all__ = [
     "schedule",
     "schedules_for",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The table of rules is complete once every primitive is imported."""
+    if name != "LEGALITY":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from tensorlang.scheduling.legality import LEGALITY  # noqa: PLC0415 - see above
+
+    PRIMITIVES.load()
+    return LEGALITY

@@ -60,6 +60,12 @@ def disabled(*rules: str) -> Iterator[None]:
     Raises:
         ScheduleError: no check is registered under such a name.
     """
+    if not LEGALITY.keys() >= set(rules):
+        from tensorlang.scheduling.primitives import (  # noqa: PLC0415 - rarely so
+            PRIMITIVES,
+        )
+
+        PRIMITIVES.load()  # a rule is known once its primitive is imported
     for rule in rules:
         if rule not in LEGALITY:
             known = ", ".join(sorted(LEGALITY))

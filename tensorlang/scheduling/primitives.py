@@ -11,20 +11,77 @@ function, or `(function, names)` where it made names that the caller goes on wit
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
 from typing import Any, Final, TypeVar
 
 from tensorlang.errors import ScheduleError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-PRIMITIVES: Final[dict[str, Callable[..., Any]]] = {}
+# where each is defined: a schedule uses a few of them, and only those are imported
+_HOMES: Final = {
+    "annotate": ("parallel", "bind", "vectorize", "unroll"),
+    "cache": ("cache_read",),
+    "cache_write": ("cache_write",),
+    "compute_at": ("compute_at",),
+    "inline": ("inline",),
+    "layout": ("transform_layout",),
+    "loops": ("split", "fuse", "reorder"),
+    "memory": ("set_scope", "hint"),
+    "pad": ("pad",),
+    "partition": ("partition", "specialize"),
+    "reduction": ("decompose_reduction",),
+    "reindex": ("reindex",),
+    "reverse_compute_at": ("reverse_compute_at",),
+    "rfactor": ("rfactor",),
+    "tensorize": ("tensorize",),
+}
+
+
+class Primitives(Mapping[str, Callable[..., Any]]):
+    """The primitives by name, each imported when it is first asked for."""
+
+    def __init__(self) -> None:
+        self._homes = {name: home for home, made in _HOMES.items() for name in made}
+        self._known: dict[str, Callable[..., Any]] = {}
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        if name not in self._known:
+            import_module(f"tensorlang.scheduling.{self._homes[name]}")
+        return self._known[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._homes
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._homes)
+
+    def __len__(self) -> int:
+        return len(self._homes)
+
+    def add(self, function: Callable[..., Any]) -> None:
+        """Enter a primitive under its own name.
+
+        Raises:
+            ScheduleError: there is one of that name.
+        """
+        name = function.__name__
+        if name in self._known:
+            raise ScheduleError(f"two primitives are named {name!r}")
+        self._known[name] = function
+        self._homes.setdefault(name, function.__module__.rpartition(".")[2])
+
+    def load(self) -> None:
+        """Import all of them, and with them the rules in `LEGALITY`."""
+        for home in _HOMES:
+            import_module(f"tensorlang.scheduling.{home}")
+
+
+PRIMITIVES: Final = Primitives()
 
 
 def primitive(function: F) -> F:
     """Enter a primitive in the table under its own name."""
-    name = function.__name__
-    if name in PRIMITIVES:
-        raise ScheduleError(f"two primitives are named {name!r}")
-    PRIMITIVES[name] = function
+    PRIMITIVES.add(function)
     return function
