@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import marshal
 import os
-import sys
 from importlib.util import cache_from_source
 from pathlib import Path
 from types import CodeType
@@ -69,4 +68,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -16,12 +16,13 @@ from tensorlang.codegen.team import useful
 from tensorlang.ir.dtypes import DType, i64
 from tensorlang.ir.nodes import Expr, Function, Param, Var
 from tensorlang.ir.visit import free_vars
+from tensorlang.targets import Target
 
 _KERNEL = "nounwind"
 
 
 def render(
-    function: Function, target: object, knobs: Mapping[str, Any] | None = None
+    function: Function, target: Target, knobs: Mapping[str, Any] | None = None
 ) -> str:
     """The LLVM source of a lowered function, headed by what it was made from.
 
@@ -50,7 +51,7 @@ def render(
 
 
 def _header(
-    function: Function, target: object, knobs: Mapping[str, Any]
+    function: Function, target: Target, knobs: Mapping[str, Any]
 ) -> Sequence[str]:
     lines = [f"{function.name}, for {target}"]
     lines += [f"  {_signature(param)}" for param in function.params]
