@@ -94,14 +94,18 @@ def _strided(stmt: Stmt) -> tuple[Expr | None, int, int] | None:
         case Store(
             mask=None, indices=(Ramp(base=base, stride=Const(value=stride)),)
         ) if 2 <= stride <= 8:
-            match base:
-                case Binary(op="add", a=rest, b=Const(value=offset)):
-                    return rest, int(offset), int(stride)
-                case Const(value=offset):
-                    return None, int(offset), int(stride)
-                case _:
-                    return base, 0, int(stride)
+            return *split_base(base), int(stride)
     return None
+
+
+def split_base(base: Expr) -> tuple[Expr | None, int]:
+    """An index as a variable part, None where there is none, and a constant."""
+    match base:
+        case Binary(op="add", a=rest, b=Const(value=offset)):
+            return rest, int(offset)
+        case Const(value=offset):
+            return None, int(offset)
+    return base, 0
 
 
 def _together(stores: Sequence[Stmt]) -> Stmt:

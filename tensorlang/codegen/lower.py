@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tensorlang.codegen.blocks import remove_blocks
+from tensorlang.codegen.deinterleave import deinterleave
 from tensorlang.codegen.expand_math import expand_math
 from tensorlang.codegen.flatten import flatten
 from tensorlang.codegen.interleave import interleave
@@ -42,7 +43,8 @@ def lower(function: Function, target: Any) -> Function:
     function = simplify_function(function)
     again = _settled_by_unrolling(function)
     function = unroll(function, names)
-    function = interleave(simplify_function(function) if again else function)
+    function = simplify_function(function) if again else function
+    function = interleave(deinterleave(function, names))
     return gather_streams(function)
 
 

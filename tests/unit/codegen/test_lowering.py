@@ -258,6 +258,22 @@ def f(x: u32[32], y: Out[u32[64]]):
     )
 
 
+def test_loads_that_fill_each_others_gaps_are_joined(golden):
+    same(
+        """
+def f(x: u32[64], y: Out[u32[32]], z: InOut[u32[64]]):
+    for i in range(2):
+        for v in vectorized(16):
+            y[i * 16 + v] = x[(i * 16 + v) * 2 + 1] - x[(i * 16 + v) * 2]
+            z[(i * 16 + v) * 2 + 1] = z[(i * 16 + v) * 2] + u32(1)
+""",
+        np.arange(64, dtype=np.uint32) ** 2,
+        np.zeros(32, np.uint32),
+        np.arange(64, dtype=np.uint32),
+        golden=golden,
+    )
+
+
 STAGES = """
 def f(x: f32[n], y: Out[f32[n]], *, n: i64):
     t = alloc(f32[n])
