@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Annotated, Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -16,7 +16,7 @@ from tensorlang.tuner.storage import default_url, redacted
 from tensorlang.tuner.tuning import tune as search
 
 if TYPE_CHECKING:
-    from tensorlang.tuner.progress import Report
+    from tensorlang.tuner.progress import Progress, Report
 
 app = typer.Typer(add_completion=False)
 
@@ -54,49 +54,61 @@ def tune(
     Every candidate is checked before it is timed, and only what beats the default
     beyond the noise is recorded. Ctrl-C keeps what was tried: the same command goes on.
     """
-    if trials is not None and trials < 1:
-        raise ArgumentError(f"--trials {trials}: at least one is needed")
-    if not 0 <= seed < 1 << 32:
-        raise ArgumentError(f"--seed {seed}: it must be from 0 to 2^32 - 1")
-    ends = budget is not None or trials is None
-    limit = options.seconds(budget or _BUDGET) if ends else None
+    limit = _end(budget, trials, seed)
     machine = targets.get(target)
     members = options.operators(op)
     for member in members:
         options.workload(member, shape, dtype, attr)
-    attributes = options.attributes(members[0], attr)
-    place = redacted(storage or default_url())
+    request: dict[str, Any] = {
+        "shapes": options.shapes(shape) or None,
+        "dtypes": options.dtypes(dtype),
+        **options.attributes(members[0], attr),
+        "budget": limit,
+        "trials": trials,
+        "target": machine,
+        "seed": seed,
+        "storage": storage,
+        "resume": resume,
+    }
     console.say(f"tuning {op} on {machine}")
     begun = time.monotonic()
     with watcher(len(members), limit, trials) as watched:
-        try:
-            reports = search(
-                op,
-                shapes=options.shapes(shape) or None,
-                dtypes=options.dtypes(dtype),
-                budget=limit,
-                trials=trials,
-                target=machine,
-                seed=seed,
-                storage=storage,
-                resume=resume,
-                listen=watched,
-                **attributes,
-            )
-        except KeyboardInterrupt:
-            reports = []
-            stopped = True
-        else:
-            stopped = any(report.interrupted for report in reports)
+        reports, stopped = _searched(op, watched, request)
     _tell(reports, time.monotonic() - begun)
     if stopped:
-        tried = "; nothing was recorded" if not reports else ""
+        place = redacted(storage or default_url())
         typer.echo(
-            f"tlang: stopped{tried}; what was tried is kept in {place}, and the same "
-            "command goes on from there",
+            f"tlang: stopped; what was tried is kept in {place}, and the same command "
+            "goes on from there",
             err=True,
         )
         raise typer.Exit(INTERRUPTED)
+
+
+def _end(budget: str | None, trials: int | None, seed: int) -> float | None:
+    """The seconds that a run may take, None where trials alone end it.
+
+    Raises:
+        ArgumentError: budget, trials or seed are out of their domains.
+    """
+    if trials is not None and trials < 1:
+        raise ArgumentError(f"--trials {trials}: at least one is needed")
+    if not 0 <= seed < 1 << 32:
+        raise ArgumentError(f"--seed {seed}: it must be from 0 to 2^32 - 1")
+    if budget is None and trials is not None:
+        return None
+    return options.seconds(_BUDGET if budget is None else budget)
+
+
+def _searched(
+    op: str, watched: Callable[[Progress], None], request: Mapping[str, Any]
+) -> tuple[list[Report], bool]:
+    """What was found, and whether Ctrl-C ended the search."""
+    try:
+        reports = search(op, listen=watched, **request)
+    except KeyboardInterrupt:
+        return [], True
+    return reports, any(report.interrupted for report in reports)
 
 
 def _tell(reports: list[Report], seconds: float) -> None:
