@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tensorlang.ir.nodes import Function
@@ -10,7 +10,7 @@ from tensorlang.scheduling.layout import Layout, index_map
 from tensorlang.scheduling.loops import Factors
 from tensorlang.scheduling.terms import Term
 from tensorlang.scheduling.trace import Step, Trace, portable
-from tensorlang.scheduling.tree import find_buffer
+from tensorlang.scheduling.tree import enclosing_loops, find_block, find_buffer
 from tensorlang.targets import Target
 
 
@@ -25,6 +25,7 @@ class Schedule:
         function: The function as it is now.
         target: What it is scheduled for, if that is known.
         trace: The steps so far.
+        knobs: The values of the knobs that chose them, where there were any.
     """
 
     def __init__(self, func: Function, target: Target | None = None) -> None:
@@ -32,6 +33,7 @@ class Schedule:
         self.function = func
         self.target = target
         self.trace = Trace()
+        self.knobs: Mapping[str, Any] = {}
 
     def apply(self, name: str, *args: Any, **options: Any) -> Any:
         """Apply a primitive by its name; returns the names that it made.
@@ -49,6 +51,11 @@ class Schedule:
         """Apply all steps of a trace, which may come from another function."""
         for step in trace.steps:
             self.apply(step.name, *step.args, **step.options)
+
+    def loops(self, block: str) -> tuple[str, ...]:
+        """The names of the loops around a block, outermost first."""
+        around = enclosing_loops(find_block(self.function, block))
+        return tuple(loop.var.name for loop in around)
 
     # loops
 

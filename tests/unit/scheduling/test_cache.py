@@ -115,6 +115,16 @@ def test_cache_write_of_a_ragged_tile(golden, same_meaning):
     same_meaning(DOUBLE, after)
 
 
+def test_cache_write_under_a_loop_that_runs_once(same_meaning):
+    text = (
+        show(DOUBLE).replace("range(2)", "range(1)").replace("range(32)", "range(64)")
+    )
+    once = parse(text.replace("i * 32", "i * 64"))
+    after, (_, tile) = cache_write(once, "y", "y", "register", "i")
+    assert f"{tile} = alloc(f32[50]" in show(after)
+    same_meaning(once, after)
+
+
 def test_cache_write_of_the_whole_buffer(golden, same_meaning):
     after, _ = cache_write(DOUBLE, "y", "y", "global")
     golden(show(after))

@@ -46,6 +46,13 @@ def _scheduled() -> Schedule:
     return s
 
 
+def test_the_loops_around_a_block():
+    assert Schedule(MATMUL).loops("c") == ("i", "j", "k")
+    assert _scheduled().loops("c") == ("i_0", "j", "k", "i_1")
+    with pytest.raises(ScheduleError, match="no block"):
+        Schedule(MATMUL).loops("d")
+
+
 def test_trace_prints_as_calls(golden):
     golden(str(_scheduled().trace) + "\n")
 
