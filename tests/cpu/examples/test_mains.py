@@ -1,0 +1,22 @@
+"""Each example run as its docstring says: one line, and it is right."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+SAID = {
+    "adam": r"largest error \d\.\de-0[789]",
+    "argmax": "512 rows, ties to the lowest column: right",
+    "conv2d": r"largest error \d\.\de-0[45]",
+    "embedding_grad": r"largest error \d\.\de-0[67]",
+    "online_softmax": r"largest relative error \d\.\de-0[67]",
+    "radix_sort": "1000003 keys, equal ones in their old order: True",
+}
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_the_example_runs(load, capsys, name):
+    load(name).main()
+    assert re.fullmatch(SAID[name], capsys.readouterr().out.strip())
