@@ -53,7 +53,10 @@ def find(name: str) -> Operator:
     _load()
     held = _BY_ID.get(name) or _BY_ALIAS.get(name)
     if held is None:
-        near = get_close_matches(name, [*_BY_ID, *_BY_ALIAS, *_families()], n=3)
+        tails = {held.rpartition(".")[2]: held for held in _BY_ID}
+        known = (*_BY_ID, *_BY_ALIAS, *_families(), *tails)
+        close = get_close_matches(name, known, n=3)
+        near = dict.fromkeys(n if n in _BY_ALIAS else tails.get(n, n) for n in close)
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
         raise OperatorError(
             f"no operator is called {name!r}{hint} (tlang ops lists them; an operator "

@@ -16,7 +16,7 @@ from tensorlang.errors import OperatorError, RecordError
 from tensorlang.ops import find
 from tensorlang.record_files import Record
 
-app = typer.Typer(add_completion=False, no_args_is_help=True)
+app = typer.Typer(add_completion=False)
 
 _LAYERS: Final = ("user", "shipped")
 Machine = Annotated[
@@ -48,6 +48,13 @@ def _refuse(broken: Iterable[str]) -> None:
     problems = list(broken)
     if problems:
         raise RecordError("; ".join(problems))
+
+
+@app.callback(invoke_without_command=True)
+def _about(ctx: typer.Context) -> None:
+    """List, explain, merge, export, verify and remove tuning records."""
+    if ctx.invoked_subcommand is None:
+        console.say(ctx.get_help())
 
 
 @app.command()
