@@ -22,10 +22,10 @@ def markdown(found: Mapping[str, Any]) -> str:
 
 def _head(machine: Mapping[str, str]) -> Iterator[str]:
     yield "Written by `make bench`. 2^24 elements unless the row says otherwise; times"
-    yield "are medians, ratios are peer over ours, paired by round, with a 95 % interval."
-    yield "A peer with fresh results is compared with ours returning fresh arrays, one"
-    yield "that writes into existing arrays with ours doing so. Data are warm, keys are"
-    yield "checked. Fractions are of the limits measured in the same run."
+    yield "are medians, ratios are peer over ours, paired by round, with their 95 %"
+    yield "interval. A peer with fresh results is compared with ours returning fresh"
+    yield "arrays, one that writes into existing arrays with ours doing so. Data are warm,"
+    yield "keys are checked. Fractions are of the limits measured in the same run."
     yield ""
     yield ", ".join(f"{name} {value}" for name, value in machine.items())
 
@@ -35,7 +35,7 @@ def _limits(run: Mapping[str, Any]) -> Iterator[str]:
     yield f"## {run['threads']} thread{'s' if run['threads'] > 1 else ''}"
     yield ""
     yield (
-        f"Limits in this run: clock {limits['clock'] / 1e9:.2f} GHz, fused multiply-add "
+        f"Limits in this run: clock {limits['clock'] / 1e9:.2f} GHz, FMA "
         f"{limits['fma'] / 1e9:.0f} GFLOP/s, integer mix (add, rotate, xor) "
         f"{limits['integer_mix'] / 1e9:.0f} G lane operations/s, fill "
         f"{limits['fill'] / 1e9:.0f} GB/s, non-temporal fill "
@@ -44,7 +44,7 @@ def _limits(run: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _rows(run: Mapping[str, Any]) -> Iterator[str]:
-    heads = ("work", "ms, into existing", "ms, fresh", "of the integer limit")
+    heads = ["work", "ms, into existing", "ms, fresh", "of the integer limit"]
     yield "| " + " | ".join((*heads, "of a fill", "peers")) + " |"
     yield "| --- | --- | --- | --- | --- | --- |"
     for row in run["rows"]:
