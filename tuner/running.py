@@ -243,4 +243,4 @@ def space_note(space: Space, schedules: Sequence[object]) -> str:
             "nothing to choose: its loops run as they are written; give it one with "
             "@schedule"
         )
-    return f"the schedule of {space.op.id} has no knobs, so there is nothing to choose"
+    return f"the schedule of {space.op.id} leaves nothing to choose"

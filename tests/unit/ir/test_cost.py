@@ -63,7 +63,7 @@ def test_a_softmax_is_a_max_two_differences_two_exps_a_sum_and_a_quotient() -> N
 def test_the_cost_stays_an_expression_in_the_sizes() -> None:
     counted = cost(parse(DENSE))
     assert counted.at({"n": 1, "m": 1, "k": 1})[0] == 2
-    with pytest.raises(IRError, match="sizes that were not given: .*k"):
+    with pytest.raises(IRError, match=r"sizes that were not given: .*k"):
         counted.at({"n": 2, "m": 2})
 
 

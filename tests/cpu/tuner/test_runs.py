@@ -1,0 +1,237 @@
+"""Budgets, broken files, records: what a tuning run takes and what it leaves."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tensorlang import records, targets
+from tensorlang.errors import ArgumentError, RecordError, TargetError, TuningError
+from tensorlang.ir.digest import digest
+from tensorlang.ops import building, find, random
+from tensorlang.ops.operator import Operator
+from tensorlang.record_files import Record, read
+from tensorlang.scheduling import Knobs
+from tensorlang.tuner import Progress, Report, tune
+
+SHAPE = [(1 << 14,)]
+
+
+def run(name: str | Operator, storage: str, **options: Any) -> Report:
+    given = {"shapes": SHAPE, "dtypes": "u32", "budget": 300, "limit": 2} | options
+    (report,) = tune(name, storage=storage, **given)
+    return report
+
+
+def record_of(name: str, seconds: float, **knobs: Any) -> Record:
+    """A record as if these knobs had been measured at `seconds`."""
+    op, host = find(name), targets.host()
+    workload = op.workload(*SHAPE, dtypes="u32", threads=host.threads)
+    made = building.schedule(op, workload, host, "direct", Knobs.replay(knobs))
+    return Record(
+        workload=workload,
+        target=host.fingerprint,
+        architecture=records.architecture(host),
+        algorithm="direct",
+        schedule=op.family,
+        knobs=tuple(sorted(knobs.items())),
+        ir=digest(made.function),
+        generator="0.1.0",
+        seconds=seconds,
+        spread=0.0,
+        default_seconds=1.0,
+        roofline=0.0,
+        error=0.0,
+        date="2026-01-01",
+    )
+
+
+def test_a_tiny_budget_tries_the_default_and_stops(
+    user_operator: Callable[..., str], storage: str
+) -> None:
+    report = run(user_operator("slow", "wrong", "fast"), storage, budget=0.01)
+    assert report.trials == 1
+    assert report.best.knobs == {"way": "slow"}
+    assert report.ratio is None
+    assert report.record is None  # nothing was compared
+
+
+def test_a_budget_holds_while_a_candidate_hangs(
+    user_operator: Callable[..., str], storage: str
+) -> None:
+    name = user_operator("slow", "forever")
+    start = time.monotonic()
+    report = run(name, storage, budget=8, limit=600)
+    assert time.monotonic() - start < 8 + 20  # far from the candidate's limit
+    assert report.best.knobs == {"way": "slow"}
+    # the budget's end is no verdict: with more time, it is tried again, and filed
+    assert report.counts == {"ok": 1}
+    again = run(name, storage, limit=1)
+    assert again.counts == {"ok": 1, "hung": 1}
+
+
+def test_a_number_of_trials_counts_earlier_ones(
+    user_operator: Callable[..., str], storage: str
+) -> None:
+    name = user_operator("slow", "wrong", "unwritten", "illegal", "raises", "fast")
+    told: list[Progress] = []
+    first = run(name, storage, budget=None, trials=3, listen=told.append)
+    assert (first.trials, len(told)) == (3, 3)
+    second = run(name, storage, budget=None, trials=4, listen=told.append)
+    assert (second.trials, len(told)) == (4, 4)
+    fresh = run(name, storage, budget=None, trials=2, listen=told.append, resume=False)
+    assert (fresh.trials, len(told)) == (2, 6)
+
+
+def test_the_same_seed_tries_the_same_in_the_same_order(
+    user_operator: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = user_operator("slow", "wrong", "unwritten", "illegal", "raises", "fast")
+    orders = []
+    for number, seed in enumerate((5, 5)):
+        ways: list[str] = []
+
+        def listen(p: Progress, ways: list[str] = ways) -> None:
+            assert p.last is not None
+            ways.append(p.last[0].knobs["way"])
+
+        monkeypatch.setenv(records.FOLDER_VARIABLE, str(tmp_path / f"{number}"))
+        url = f"sqlite:///{tmp_path}/{number}.db"
+        run(name, url, seed=seed, listen=listen)
+        orders.append(ways)
+    assert orders[0] == orders[1]
+    assert len(orders[0]) == 6
+
+
+def test_a_record_is_the_incumbent_and_only_a_real_win_replaces_it(
+    user_operator: Callable[..., str], storage: str
+) -> None:
+    name = user_operator("slow", "fast", "wrong")
+    records.add(record_of(name, 1e-3, way="fast"))
+    told: list[Progress] = []
+    report = run(name, storage, listen=told.append)
+    assert [p.last[0].knobs["way"] for p in told if p.last][:2] == ["slow", "fast"]
+    assert report.best.knobs == {"way": "fast"}
+    assert report.record is not None
+    (held,) = read(report.record)
+    assert held.seconds == report.seconds  # measured anew
+
+    # a time of another day is no argument: side by side it loses
+    records.add(dataclasses.replace(record_of(name, 1e-9, way="slow")))
+    report = run(name, storage)
+    (held,) = read(report.record or Path())
+    assert dict(held.knobs) == {"way": "fast"}
+
+
+def test_records_of_near_shapes_are_tried_early(
+    user_operator: Callable[..., str], storage: str
+) -> None:
+    name = user_operator("slow", "wrong", "unwritten", "illegal", "raises", "fast")
+    known = record_of(name, 1e-3, way="fast")
+    near = known.workload.with_shapes((1 << 15,))
+    records.add(dataclasses.replace(known, workload=near, ir="of-another-shape"))
+    told: list[Progress] = []
+    run(name, storage, budget=None, trials=2, listen=told.append)
+    assert [p.last[0].knobs["way"] for p in told if p.last] == ["slow", "fast"]
+
+
+def test_a_broken_database_is_named_and_left_alone(
+    user_operator: Callable[..., str], tmp_path: Path
+) -> None:
+    name = user_operator("slow", "fast")
+    path = tmp_path / "broken.db"
+    path.write_bytes(b"this is no database" * 500)
+    with pytest.raises(RecordError, match=r"storage sqlite:.*broken\.db cannot be"):
+        run(name, f"sqlite:///{path}")
+    assert path.read_bytes() == b"this is no database" * 500
+
+    whole = tmp_path / "whole.db"
+    run(name, f"sqlite:///{whole}")
+    cut = tmp_path / "cut.db"
+    cut.write_bytes(whole.read_bytes()[:10_000])
+    with pytest.raises(RecordError, match=r"cut\.db cannot be used: [^\n]*$"):
+        run(name, f"sqlite:///{cut}")
+    assert run(name, f"sqlite:///{whole}").trials == 2
+
+
+def test_a_broken_record_file_is_named_before_any_work(
+    user_operator: Callable[..., str], storage: str
+) -> None:
+    name = user_operator("slow", "fast")
+    report = run(name, storage)
+    assert report.record is not None
+    text = report.record.read_text()
+    report.record.write_text(text[: len(text) // 2])
+    told: list[Progress] = []
+    with pytest.raises(RecordError, match=r"record file .*double\.json cannot be used"):
+        run(name, storage, listen=told.append)
+    assert told == []
+    assert report.record.read_text() == text[: len(text) // 2]
+    op = find(name)
+    op.forget()
+    records.forget()
+    x = np.arange(1 << 14, dtype=np.uint32)
+    with pytest.warns(UserWarning, match="operators go on without it"):
+        assert (op(x) == 2 * x).all()
+    report.record.write_text(text)
+    assert run(name, storage).trials == 2  # no trial was lost
+
+
+def test_tuning_changes_what_calls_run_and_pins_override_it(
+    storage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random.bits.forget()
+    x = random.bits(random.key(3), (1000,))
+    (report,) = tune("random.bits", budget=None, trials=6, storage=storage, seed=1)
+    assert report.record is not None
+    (record,) = read(report.record)
+    kernel = random.bits.kernel(random.key(3), (1000,))
+    assert kernel.artifact.knobs == dict(record.knobs) == dict(report.best.knobs)
+    assert (random.bits(random.key(3), (1000,)) == x).all()
+
+    monkeypatch.setenv("TENSORLANG_PIN", "random.bits:lanes=16,chunk=32")
+    random.bits.forget()
+    pinned = random.bits.kernel(random.key(3), (1000,)).artifact.knobs
+    assert (pinned["lanes"], pinned["chunk"]) == (16, 32)
+    monkeypatch.delenv("TENSORLANG_PIN")
+    random.bits.forget()
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"budget": None}, ArgumentError, "needs an end"),
+        ({"budget": 0.0}, ArgumentError, "lies in the future"),
+        ({"budget": float("nan")}, ArgumentError, "lies in the future"),
+        ({"trials": 0}, ArgumentError, "lies in the future"),
+        ({"limit": -1.0}, ArgumentError, "lies in the future"),
+        ({"target": "cuda"}, TargetError, "cuda"),
+        ({"storage": "postgresql://me:word@host/db"}, TuningError, r"me:\*\*\*@host"),
+        ({"storage": "no url"}, TuningError, "is no database's URL"),
+        ({"storage": "sqlite:////proc/nothing/x.db"}, RecordError, "/proc/nothing"),
+    ],
+)
+def test_bad_arguments_are_one_sentence(
+    options: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message) as caught:
+        tune("random.bits", **options)
+    assert "\n" not in str(caught.value)
+    assert "word" not in str(caught.value).replace("password", "")
+
+
+def test_a_report_says_where_the_time_went(
+    user_operator: Callable[..., str], storage: str
+) -> None:
+    report = run(user_operator("slow", "fast", "wrong"), storage)
+    stages = {"bookkeeping", "schedule", "build", "check", "measure", "finals"}
+    assert stages <= report.spent.keys()
+    assert min(report.spent.values()) >= 0
+    json.dumps(report.spent)
