@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tensorlang import records
@@ -65,26 +65,21 @@ def choose(op: Operator, workload: Workload, target: Target) -> Chosen:
     Raises:
         ArgumentError: a pinned knob is out of its domain, or not one of the schedule's.
     """
-    pins = building.pinned(op)
-    known = records.lookup(workload, target)
     verdicts: list[Verdict] = []
     chosen: Chosen | None = None
-    for choice in known:
-        if pins:
-            said = f"{building.PIN_VARIABLE} is set"
-        elif chosen is not None:
-            said = "not needed"
-        else:
+    for choice in records.lookup(workload, target):
+        result: tuple[Schedule, Knobs] | str = "not needed"
+        if building.pinned(op):
+            result = f"{building.PIN_VARIABLE} is set"
+        elif chosen is None:
             result = replayed(op, choice.record, workload, target)
-            if isinstance(result, str):
-                said = result
-            else:
-                said = "chosen"
-                chosen = Chosen(
-                    result[0], choice.record.algorithm, result[1], choice.reason
-                )
+        if not isinstance(result, str):
+            chosen = Chosen(
+                result[0], choice.record.algorithm, result[1], choice.reason
+            )
+        said = result if isinstance(result, str) else "chosen"
         verdicts.append(Verdict(choice.record, choice.reason, said))
-    return _with(chosen or _default(op, workload, target), verdicts)
+    return replace(chosen or _default(op, workload, target), verdicts=verdicts)
 
 
 def _default(op: Operator, workload: Workload, target: Target) -> Chosen:
@@ -100,7 +95,3 @@ def _default(op: Operator, workload: Workload, target: Target) -> Chosen:
     rule = "the default: the schedule's own rule over shape and machine"
     why = f"{building.PIN_VARIABLE} fixes {', '.join(pins)}" if pins else rule
     return Chosen(made, DIRECT, knobs, why)
-
-
-def _with(chosen: Chosen, verdicts: list[Verdict]) -> Chosen:
-    return Chosen(chosen.schedule, chosen.algorithm, chosen.knobs, chosen.why, verdicts)

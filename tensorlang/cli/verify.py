@@ -19,6 +19,7 @@ from tensorlang.tuner.gate import Gate, Wrong
 if TYPE_CHECKING:
     from tensorlang.ops import Operator
     from tensorlang.targets import Target
+    from tensorlang.workload import Workload
 
 app = typer.Typer(add_completion=False)
 FAILED: Final = 1
@@ -30,6 +31,10 @@ def verify(
         str | None,
         typer.Argument(metavar="[OP]", help="An operator or a family; all by default."),
     ] = None,
+    *,
+    shape: options.Shape = None,
+    dtype: options.DType = None,
+    attr: options.Attribute = None,
     target: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="Such as llvm; all: every target present."),
@@ -37,18 +42,20 @@ def verify(
 ) -> None:
     """Check operators: published answers, then kernels against the interpreter.
 
-    Every kernel is the one that a call would run. The exit code is 1 if a line fails.
+    Every kernel is the one that a call would run, for small ragged shapes like the one
+    given. The exit code is 1 if a line fails.
     """
     chosen = known() if op is None else options.operators(op)
     names = {member.id for member in chosen}
     groups = [group for group in GROUPS if names.intersection(group.operators)]
+    given = [options.workload(member, shape, dtype, attr) for member in chosen]
     failures = 0
     for machine in _machines(target):
         console.say(f"on {machine}")
-        failures += sum(not _line(g.name, _answers(g, machine)) for g in groups)
-        failures += sum(
-            not _line(member.id, _comparison(member, machine)) for member in chosen
-        )
+        lines = [(group.name, _answers(group, machine)) for group in groups]
+        for member, workload in zip(chosen, given, strict=True):
+            lines.append((member.id, _comparison(member, workload, machine)))
+        failures += sum(not _line(name, check) for name, check in lines)
     if failures:
         console.say(f"{failures} failed")
         raise typer.Exit(FAILED)
@@ -89,11 +96,12 @@ def _answers(group: Group, target: Target) -> Callable[[], Outcome]:
     return check
 
 
-def _comparison(op: Operator, target: Target) -> Callable[[], Outcome]:
+def _comparison(
+    op: Operator, workload: Workload, target: Target
+) -> Callable[[], Outcome]:
     """The kernels of small ragged shapes beside the interpreter's results."""
 
     def check() -> Outcome:
-        workload = options.workload(op)
         tolerance = op.algorithms["direct"].tolerance
         cases = Gate(op, workload, tolerance).small
         for case in cases:
