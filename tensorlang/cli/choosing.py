@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -86,7 +87,8 @@ def _default(op: Operator, workload: Workload, target: Target) -> Chosen:
     pins = building.pinned(op)
     knobs = Knobs(pinned=pins)
     made = building.schedule(op, workload, target, DIRECT, knobs)
-    if knobs.unasked():
+    whole_family = f"{op.family}:" in os.environ.get(building.PIN_VARIABLE, "")
+    if knobs.unasked() and not whole_family:  # of a family, some members have it
         known = ", ".join(knobs.values) or "none"
         raise ArgumentError(
             f"{building.PIN_VARIABLE} fixes {', '.join(knobs.unasked())}, which is no "

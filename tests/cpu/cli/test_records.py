@@ -112,6 +112,16 @@ def test_pinned_knobs_outrank_records(tlang, record, monkeypatch):
     assert "TENSORLANG_PIN fixes lanes" in said
 
 
+def test_a_familys_pin_is_for_the_members_that_have_the_knob(tlang, monkeypatch):
+    monkeypatch.setenv("TENSORLANG_PIN", "threefry:lanes=8")
+    assert "lanes=8" in tlang("records", "explain", "bits").stdout
+    assert tlang("records", "explain", "permutation").exit_code == 0
+    monkeypatch.setenv("TENSORLANG_PIN", "permutation:lanes=8")
+    refused = tlang("records", "explain", "permutation")
+    assert refused.exit_code == 2
+    assert "lanes, which is no knob of random.permutation" in refused.stderr
+
+
 def test_records_move_by_export_and_merge(tlang, record, tmp_path, monkeypatch):
     records.add(record)
     exported = tlang("records", "export", tmp_path / "out")
