@@ -25,7 +25,7 @@ def _head(machine: Mapping[str, str]) -> Iterator[str]:
     yield "are medians, ratios are peer over ours, paired by round, with their 95 %"
     yield "interval. A peer with fresh results is compared with ours returning fresh"
     yield "arrays, one that writes into existing arrays with ours doing so. Data are"
-    yield "warm, keys are checked. Fractions are of the limits measured in the same run."
+    yield "warm, keys are checked. Fractions are of limits measured in the same run."
     yield ""
     yield ", ".join(f"{name} {value}" for name, value in machine.items())
 

@@ -11,11 +11,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from tensorlang.ir.nodes import For, Function, Seq, Store
-from tensorlang.ir.visit import blocks, walk
-from tensorlang.schedules.streaming import Stream, stream, stream_knobs
+from tensorlang.ir.visit import blocks, loops, walk
+from tensorlang.schedules.streaming import Stream, loop_named, stream, stream_knobs
 from tensorlang.scheduling import Knobs, Schedule, schedule
 
 _REGISTERS_SIDE_BY_SIDE: Final = 4
+_ROWS_A_THREAD: Final = 16
 
 
 @schedule("threefry")
@@ -27,8 +28,7 @@ def random(s: Schedule, knobs: Knobs) -> None:
     names = [[loop.var.name for loop in chain] for chain in _nests(s.function)]
     for *rows, element in names:
         if rows:
-            s.parallel(rows[0])
-            _in_vectors(s, element, how)
+            _batch(s, rows[0], element, how, width)
         elif not element.startswith("t"):  # the odd elements after the last hash
             stream(s, element, how)
     if how.nontemporal:
@@ -48,8 +48,15 @@ def _nests(func: Function) -> Iterator[list[For]]:
             yield chain
 
 
-def _in_vectors(s: Schedule, loop: str, how: Stream) -> None:
-    _, lanes = s.split(loop, [None, how.lanes])
+def _batch(s: Schedule, row: str, element: str, how: Stream, width: int) -> None:
+    """Many keys: vectors across many short rows, or along long ones."""
+    long_row = s.specialize(row, loop_named(s, element).extent < how.lanes)
+    rows, _, lanes = s.split(row, [None, _ROWS_A_THREAD, width])
+    s.parallel(rows)
+    s.vectorize(lanes)
+    s.parallel(long_row)
+    (along,) = (loop.var.name for loop in loops(loop_named(s, long_row).body))
+    _, lanes = s.split(along, [None, how.lanes])
     s.vectorize(lanes)
 
 
