@@ -86,7 +86,7 @@ class Row:
             known = Outcome.from_json(outcome)
             return cls(candidate, known, dict(params), dict(distributions))
         except (ValueError, TypeError) as problem:
-            raise TuningError(f"{text[:120]} is no trial: {problem}") from None
+            raise TuningError(f"{str(text)[:120]} is no trial: {problem}") from None
 
     def frozen(self) -> Any:
         """The trial as Optuna's samplers see it; what was not right is pruned."""

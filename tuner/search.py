@@ -62,6 +62,7 @@ class Search:
         self._study = _study(seed, grouped=len(space.algorithms) > 1)
         self.known: dict[str, tuple[Candidate, Outcome]] = {}
         self._by_code: dict[str, Outcome] = {}
+        self._current_keys: set[str] = set()
         earlier = list(trials.finished())
         for row in earlier:
             self._remember(row.candidate, row.outcome)
@@ -83,12 +84,15 @@ class Search:
     def exhausted(self) -> bool:
         """Whether every configuration of the space was tried."""
         size = self.space.size
-        return size is not None and len(self.known) >= size
+        return size is not None and len(self._current_keys) >= size
 
     def suggestions(self) -> Iterator[Suggestion]:
         """What to try next, until the space seems exhausted; `file` each one."""
         default = self.space.default()
         held = self.held(default)
+        known = self.known.get(default.candidate.key)
+        if known is not None and known[1].ir == default.ir:  # not of an older schedule
+            self._current_keys.update(self.known)
         if held is None or not held.ok:
             yield Suggestion(default)
         for candidate in self._hints:
@@ -105,7 +109,8 @@ class Search:
                 yield Suggestion(point, trial)
             else:  # answered from its row
                 repeats += 1
-                self.known[point.candidate.key] = point.candidate, held
+                self._remember(point.candidate, held)
+                self._current_keys.add(point.candidate.key)
                 self._tell(trial, held)
 
     def held(self, point: Point) -> Outcome | None:
@@ -150,6 +155,7 @@ class Search:
     def _filed(self, point: Point, outcome: Outcome) -> Row:
         outcome = dataclasses.replace(outcome, ir=point.ir)
         self._remember(point.candidate, outcome)
+        self._current_keys.add(point.candidate.key)
         row = Row.of(point.candidate, outcome, self.space.parameters(point))
         self._trials.add(row)
         return row

@@ -25,7 +25,7 @@ _SQLITE: Final = "sqlite:///"
 _SECONDS_TO_WAIT: Final = 30
 _LONGEST_NAME: Final = 500
 # everything between the user's name and the last @; words in the query that are secret
-_PASSWORD: Final = re.compile(r"(?<=://)([^/:@]*):(.*)@")
+_PASSWORD: Final = re.compile(r"(?:(?<=://)|^(?!.*://))([^/:@]*):(.*)@")
 _SECRET: Final = re.compile(
     r"(?<=[?&])(\w*(?:pass|pwd|secret|token|key)\w*)=([^&\s]+)", re.IGNORECASE
 )

@@ -1,4 +1,4 @@
-"""A user's operator whose schedule can go wrong in every way, and where tuning files."""
+"""A user's operator whose schedule can go wrong, and files of the test's own."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def test_a_default_that_is_not_right_is_said(
     user_operator: Callable[..., str], storage: str
 ) -> None:
     name = user_operator("wrong", "fast")
-    with pytest.raises(TuningError, match="default configuration .* is itself wrong"):
+    with pytest.raises(TuningError, match=r"default configuration .* is itself wrong"):
         tune(name, shapes=SHAPE, dtypes="u32", budget=60, storage=storage)
 
 
@@ -104,5 +104,5 @@ def test_the_worker_that_cannot_import_the_operator_says_so(
     name = user_operator("fast", "slow")
     monkeypatch.setenv("PYTHONPATH", "")
     monkeypatch.chdir(sys.prefix)
-    with pytest.raises(TuningError, match="could not start: .*cannot be imported"):
+    with pytest.raises(TuningError, match=r"could not start: .*cannot be imported"):
         tune(name, shapes=SHAPE, dtypes="u32", budget=60, storage=storage)

@@ -1,0 +1,133 @@
+"""The finals: only a real win replaces what is used now; a crash loses no run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+from typing import Any
+
+from tensorlang.tuner import finals
+from tensorlang.tuner.finals import Entrant, champion, rounds_within, run, seconds_for
+from tensorlang.tuner.process import Died, Silent
+from tensorlang.tuner.protocol import Candidate
+
+NOISE = (1.0, 1.02, 0.98, 1.01, 0.99, 1.03, 0.97, 1.0, 1.01, 0.99, 1.02)
+
+
+def entrant(name: str, seconds: float = 1e-3) -> Entrant:
+    return Entrant(Candidate("direct", {"name": name}), seconds)
+
+
+class FakeWorker:
+    """Times each by its own figure; dies, hangs or refuses for some names."""
+
+    def __init__(self, **behaviour: str) -> None:
+        self.behaviour = behaviour
+        self.heats: list[list[str]] = []
+
+    def finals(self, candidates: Sequence[Candidate], rounds: int, _: float) -> Any:
+        names = [str(c.knobs["name"]) for c in candidates]
+        self.heats.append(names)
+        doing = {self.behaviour.get(name, "") for name in names}
+        if "dies" in doing:
+            raise Died("killed by SIGSEGV while being timed")
+        if "hangs" in doing:
+            raise Silent("no answer in time")
+        right = [n for n in names if self.behaviour.get(n) != "is wrong"]
+        failed = {
+            c.key: "wrong now" for c in candidates if c.knobs["name"] not in right
+        }
+        samples = {c.key: [1.0] * rounds for c in candidates if c.key not in failed}
+        return samples, failed
+
+
+def names(result: finals.Finals) -> set[str]:
+    return {key.split('"')[-2] for key in result.samples}
+
+
+def test_all_are_timed_together() -> None:
+    worker = FakeWorker()
+    result = run(
+        worker, [entrant("default")], [entrant("a"), entrant("b")], lambda: inf
+    )
+    assert names(result) == {"default", "a", "b"}
+    assert worker.heats == [["default", "a", "b"]]
+
+
+def test_a_crash_is_retried_without_the_crasher() -> None:
+    worker = FakeWorker(a="dies")
+    result = run(
+        worker, [entrant("default")], [entrant("a"), entrant("b")], lambda: inf
+    )
+    assert worker.heats == [["default", "a", "b"], ["default", "a"], ["default", "b"]]
+    assert names(result) == {"default", "b"}
+    ((crasher, outcome),) = result.failed
+    assert crasher.knobs["name"] == "a"
+    assert outcome.status == "crashed"
+    assert "in the finals" in outcome.reason
+
+
+def test_all_crash_and_what_is_used_now_is_still_compared() -> None:
+    worker = FakeWorker(a="dies", b="hangs")
+    base = [entrant("default"), entrant("incumbent")]
+    result = run(worker, base, [entrant("a"), entrant("b")], lambda: inf)
+    assert names(result) == {"default", "incumbent"}
+    assert [outcome.status for _, outcome in result.failed] == ["crashed", "hung"]
+
+
+def test_what_is_no_longer_right_is_told_and_not_timed() -> None:
+    worker = FakeWorker(a="is wrong")
+    result = run(
+        worker, [entrant("default")], [entrant("a"), entrant("b")], lambda: inf
+    )
+    assert names(result) == {"default", "b"}
+    assert [outcome.reason for _, outcome in result.failed] == ["wrong now"]
+
+
+def test_nothing_is_timed_where_there_is_no_time() -> None:
+    worker = FakeWorker()
+    result = run(worker, [entrant("default")], [entrant("a")], lambda: 0.01)
+    assert worker.heats == []
+    assert result.samples == {}
+    assert run(worker, [entrant("default")], [], lambda: inf).samples == {}
+
+
+def test_rounds_fit_into_the_time_that_is_left() -> None:
+    both = [entrant("default", 0.1), entrant("a", 0.05)]
+    assert rounds_within(both, inf) == finals.MOST_ROUNDS
+    for left in (1.5, 2.0, 3.0):
+        rounds = rounds_within(both, left)
+        assert rounds == 0 or seconds_for(both, rounds) < left
+    assert rounds_within(both, 3.0) > rounds_within(both, 2.0) >= finals.FEWEST_ROUNDS
+    assert rounds_within(both, 0.5) == 0  # too few for an interval
+
+
+def around(seconds: float, shift: int = 0) -> list[float]:
+    return [seconds * noise for noise in NOISE[shift:] + NOISE[:shift]]
+
+
+def test_only_a_win_beyond_the_noise_replaces_the_default() -> None:
+    base = around(1.0)
+    assert champion({"d": base, "a": around(0.99, 3)}, "d", None) == "d"
+    assert champion({"d": base, "a": around(0.8, 3)}, "d", None) == "a"
+    fastest = {"d": base, "a": around(0.8, 3), "b": around(0.7, 5)}
+    assert champion(fastest, "d", None) == "b"
+    assert champion({"d": base}, "d", None) == "d"
+
+
+def test_an_incumbent_stays_until_it_is_really_beaten() -> None:
+    samples = {"d": around(1.0), "i": around(0.5), "a": around(0.495, 3)}
+    assert champion(samples, "d", "i") == "i"
+    samples["a"] = around(0.4, 3)
+    assert champion(samples, "d", "i") == "a"
+
+
+def test_an_incumbent_that_is_behind_the_default_gives_way() -> None:
+    assert champion({"d": around(1.0), "i": around(1.3, 3)}, "d", "i") == "d"
+    assert champion({"d": [1.0] * 9, "i": [1.001] * 9}, "d", "i") == "d"
+    behind = {"d": around(1.0), "i": around(1.3, 3), "a": around(1.1, 2)}
+    assert champion(behind, "d", "i") == "d"
+
+
+def test_an_incumbent_that_could_not_be_timed_is_not_chosen() -> None:
+    assert champion({"d": around(1.0)}, "d", "i") == "d"

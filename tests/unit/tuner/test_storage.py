@@ -1,0 +1,168 @@
+"""Where trials are kept: rows there and back, and URLs without secrets."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import optuna
+import pytest
+
+from tensorlang.errors import RecordError, TuningError
+from tensorlang.scheduling.knobs import Choice, Integer
+from tensorlang.tuner.protocol import OK, WRONG, Candidate, Outcome
+from tensorlang.tuner.rows import Row, parameter
+from tensorlang.tuner.storage import Trials, default_url, redacted
+
+LANES = Choice((8, 16, 32))
+CHUNK = Integer(1, 64, log=True)
+
+
+def row(number: int = 0, status: str = OK) -> Row:
+    knobs = {"lanes": (8, 16, 32)[number % 3], "chunk": 1 + number % 64, "n": number}
+    outcome = Outcome(status, "" if status == OK else "bad", 1e-3 + number, ir="ab")
+    domains = {
+        parameter("direct", "lanes", LANES): (LANES, knobs["lanes"]),
+        parameter("direct", "chunk", CHUNK): (CHUNK, knobs["chunk"]),
+    }
+    return Row.of(Candidate("direct", knobs), outcome, domains)
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'sub' / 'trials.db'}"
+
+
+def test_rows_come_back_equal_and_in_order(url: str) -> None:
+    trials = Trials(url, "study")
+    rows = [row(0), row(1, WRONG), row(2)]
+    for one in rows:
+        trials.add(one)
+    assert list(trials.finished()) == rows
+    assert list(Trials(url, "study").finished()) == rows
+    assert list(Trials(url, "another study").finished()) == []
+
+
+def test_optuna_reads_them_as_its_own(url: str) -> None:
+    trials = Trials(url, "study")
+    for number in range(5):
+        trials.add(row(number, WRONG if number == 3 else OK))
+    study = optuna.load_study(study_name="study", storage=url)
+    assert [trial.number for trial in study.trials] == [0, 1, 2, 3, 4]
+    assert study.best_trial.number == 0
+    assert study.best_value == 1e-3
+    states = [trial.state.name for trial in study.trials]
+    assert states == ["COMPLETE"] * 3 + ["PRUNED", "COMPLETE"]
+    assert study.trials[1].params == {
+        "direct.lanes: one of 8, 16, 32": 16,
+        "direct.chunk: an integer from 1 to 64": 2,
+    }
+    assert study.trials[1].distributions == row(1).frozen().distributions
+
+
+def test_what_is_not_ours_or_not_whole_is_passed_over(url: str) -> None:
+    trials = Trials(url, "study")
+    trials.add(row(0))
+    study = optuna.load_study(study_name="study", storage=url)
+    for note in ({}, {"tensorlang": "[1, 2"}, {"tensorlang": 7}, {"other": "x"}):
+        study.add_trial(optuna.create_trial(value=1.0, user_attrs=note))
+    trials.add(row(1))
+    assert list(trials.finished()) == [row(0), row(1)]
+
+
+def test_writers_at_once_lose_nothing(url: str) -> None:
+    def write(first: int) -> None:
+        trials = Trials(url, "study")
+        for number in range(first, first + 25):
+            trials.add(row(number))
+
+    threads = [threading.Thread(target=write, args=(25 * n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    held = list(Trials(url, "study").finished())
+    assert sorted(one.candidate.knobs["n"] for one in held) == list(range(100))
+    study = optuna.load_study(study_name="study", storage=url)
+    assert sorted(trial.number for trial in study.trials) == list(range(100))
+
+
+def test_a_transaction_is_a_handful_of_statements(url: str) -> None:
+    """Bookkeeping stays within milliseconds because it stays within few statements."""
+    from sqlalchemy import event
+
+    trials = Trials(url, "study")
+    trials.add(row(0))
+    statements: list[str] = []
+
+    @event.listens_for(trials._engine, "before_cursor_execute")
+    def count(_c: object, _k: object, statement: str, *_: object) -> None:
+        statements.append(statement)
+
+    trials.add(row(1))
+    assert len(statements) == 4
+    statements.clear()
+    assert len(list(trials.finished())) == 2
+    assert len(statements) == 1
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("sqlite:///a/b.db", "sqlite:///a/b.db"),
+        ("sqlite:////a:b@c/b.db", "sqlite:////a:b@c/b.db"),
+        ("me:secret@host/db", "me:***@host/db"),
+        ("postgresql://me:secret@host/db", "postgresql://me:***@host/db"),
+        ("postgresql://me:p@ss:w/rd@host/db", "postgresql://me:***@host/db"),
+        ("mysql+pymysql://:secret@host/db", "mysql+pymysql://:***@host/db"),
+        (
+            "postgresql://host/db?user=me&password=secret&x=1",
+            "postgresql://host/db?user=me&password=***&x=1",
+        ),
+        ("postgresql://host/db?sslpassword=se", "postgresql://host/db?sslpassword=***"),
+        ("postgresql://me@host/db", "postgresql://me@host/db"),
+    ],
+)
+def test_a_url_is_shown_without_its_password(url: str, shown: str) -> None:
+    assert redacted(url) == shown
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://me:s3cr%40t@host/db",
+        "postgresql://host/db?password=s3cr%40t",
+        "nonsense://me:s3cr%40t@host/db",
+        "me:s3cr%40t@host",
+    ],
+)
+def test_no_error_tells_a_password(url: str) -> None:
+    with pytest.raises((TuningError, RecordError)) as caught:
+        Trials(url, "study")
+    said = str(caught.value)
+    assert "s3cr" not in said
+    assert "\n" not in said
+
+
+def test_a_missing_driver_is_named() -> None:
+    with pytest.raises(TuningError, match="needs a driver that is not installed"):
+        Trials("mssql+pyodbc://me:word@host/db", "study")
+
+
+def test_a_folder_in_place_of_the_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(RecordError, match=f"{tmp_path} cannot be used"):
+        Trials(f"sqlite:///{tmp_path}", "study")
+
+
+def test_the_default_is_a_file_of_the_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert default_url() == f"sqlite:///{tmp_path}/tensorlang/tuning.db"
+    Trials(default_url(), "study").add(row())
+    assert (tmp_path / "tensorlang" / "tuning.db").exists()
+
+
+def test_a_long_name_of_a_study_is_cut_and_found_again(url: str) -> None:
+    Trials(url, "x" * 2000).add(row())
+    assert list(Trials(url, "x" * 2000).finished()) == [row()]
