@@ -30,7 +30,13 @@ from tensorlang.scheduling.guarding import carried_guards, ends, plain_axis
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.linear import linear
 from tensorlang.scheduling.memory import outside_of_threads
-from tensorlang.scheduling.partials import FOLDED, moved_init, none_empty, partial
+from tensorlang.scheduling.partials import (
+    FOLDED,
+    moved_init,
+    none_empty,
+    only_reduces,
+    partial,
+)
 from tensorlang.scheduling.places import (
     Site,
     extents,
@@ -235,6 +241,8 @@ def cache_write(
     sole_user(place, buffers)
     if accumulate:
         _need_fold(place, update)
+        for loop in _reduction_loops(place):
+            only_reduces(place.block, loop)
         none_empty(place.block, _reduction_loops(place), place.ranges)
         accumulate = bool(_reduction_loops(place)) or place.block.init == seq()
     else:

@@ -72,6 +72,18 @@ def partial(
     )
 
 
+@legality("a factored loop belongs to the reduction alone")
+def only_reduces(block: Block, loop: For) -> str | None:
+    """The loop drives folded axes, and no others."""
+    driven = {a.kind for a in block.axes if loop.var in linear(a.value).vars}
+    if driven and driven <= set(FOLDED):
+        return None
+    return (
+        f"loop {loop.var.name!r} drives {', '.join(sorted(driven)) or 'no'} axes of "
+        f"block {block.name!r}; parts need a loop of the reduction, split from it"
+    )
+
+
 @legality("no partial result is empty")
 def none_empty(block: Block, pinned: Sequence[For], ranges: Ranges) -> str | None:
     """Each value of the pinned loops has something to reduce."""

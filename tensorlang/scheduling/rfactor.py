@@ -26,7 +26,7 @@ from tensorlang.ir.nodes import (
 from tensorlang.ir.visit import fresh, names, rebuild
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.linear import Linear, linear
-from tensorlang.scheduling.partials import FOLDED, none_empty, partial
+from tensorlang.scheduling.partials import FOLDED, none_empty, only_reduces, partial
 from tensorlang.scheduling.places import loop_ranges
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.reduction import (
@@ -45,18 +45,6 @@ from tensorlang.scheduling.tree import (
     find_block,
     replace,
 )
-
-
-@legality("a factored loop belongs to the reduction alone")
-def only_reduces(block: Block, loop: For) -> str | None:
-    """The loop drives folded axes, and no others."""
-    driven = {a.kind for a in block.axes if loop.var in linear(a.value).vars}
-    if driven and driven <= set(FOLDED):
-        return None
-    return (
-        f"loop {loop.var.name!r} drives {', '.join(sorted(driven)) or 'no'} axes of "
-        f"block {block.name!r}; rfactor needs a loop of its reduction, split from it"
-    )
 
 
 @legality("factored parts are folded in order, or in any order")

@@ -21,14 +21,25 @@ from tensorlang_test_programs.expressions import (
     places,
 )
 from tensorlang_test_programs.functions import functions
+from tensorlang_test_programs.moves import MOVES
+from tensorlang_test_programs.nests import Case, nests
+from tensorlang_test_programs.trials import Tally, arrays, outcomes, sound, trial
 
 __all__ = [
     "FLOATS",
     "INTEGERS",
+    "MOVES",
     "SCALARS",
+    "Case",
     "Scope",
+    "Tally",
+    "arrays",
     "constants",
     "expressions",
     "functions",
+    "nests",
+    "outcomes",
     "places",
+    "sound",
+    "trial",
 ]

@@ -244,3 +244,14 @@ def sums(x: f32[4, 3], y: Out[f32[4]], z: Out[f32[4]]):
 def test_a_thread_has_no_shared_memory_of_its_own(step):
     with pytest.raises(ScheduleError, match="belongs to one thread"):
         step(bind(CHAIN, "j", "thread.x"))
+
+
+def test_accumulating_under_a_loop_that_is_spatial_too():
+    func = parse("""
+def rows(x: f32[2, 3], y: Out[f32[2]]):
+    for f in range(6):
+        with block("y", vi=spatial(2, f % 2), vk=reduction(3, f // 2)):
+            reduce(sum, y[vi], x[vi, vk])
+""")
+    with pytest.raises(ScheduleError, match="loop belongs to the reduction alone"):
+        cache_write(func, "y", "y", "register", "f", accumulate=True)

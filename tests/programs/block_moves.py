@@ -1,0 +1,252 @@
+"""Random steps on blocks and buffers: the arguments of the primitive of that name."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from hypothesis import strategies as st
+from tensorlang_test_programs.expressions import Draw
+from tensorlang_test_programs.views import Arguments, View, pick, usually
+
+from tensorlang.ir.nodes import (
+    BUFFER_SCOPES,
+    Axis,
+    Block,
+    Buffer,
+    For,
+    Load,
+    Reduce,
+    Stmt,
+    Store,
+)
+from tensorlang.ir.visit import free_vars, reads, walk, writes
+from tensorlang.scheduling.tensor_intrinsics import NAMES, tensor_intrinsic
+from tensorlang.scheduling.trace import Step
+from tensorlang.scheduling.tree import (
+    enclosing_loops,
+    find_block,
+)
+
+
+def set_scope(draw: Draw, view: View) -> Arguments | None:
+    if not view.temporaries:
+        return None
+    return pick(draw, view.temporaries).name, pick(draw, BUFFER_SCOPES)
+
+
+def hint(draw: Draw, view: View) -> Arguments | None:
+    if not view.blocks:
+        return None
+    block = pick(draw, view.blocks)
+    buffer = pick(draw, sorted(b.name for b in reads(block) | writes(block)))
+    return block.name, buffer, pick(draw, ["nontemporal", "prefetch"])
+
+
+def _loaded(block: Block) -> list[str]:
+    return sorted({n.buffer.name for n in walk(block) if isinstance(n, Load)})
+
+
+def cache_read(draw: Draw, view: View) -> Arguments | None:
+    readers = [block for block in view.blocks if _loaded(block)]
+    if not readers:
+        return None
+    block = pick(draw, readers)
+    scope = pick(draw, ["global", "global", "shared", "register"])
+    at = pick(draw, [None, *view.around(block)])
+    return block.name, pick(draw, _loaded(block)), scope, at
+
+
+def _stored(block: Block) -> list[str]:
+    found = set()
+    for node in walk(block.body):
+        if isinstance(node, Store):
+            found.add(node.buffer.name)
+        if isinstance(node, Reduce):
+            found.update(buffer.name for buffer in node.buffers)
+    return sorted(found)
+
+
+def _folded(axes: tuple[Axis, ...]) -> bool:
+    return any(axis.kind == "reduction" for axis in axes)
+
+
+def cache_write(draw: Draw, view: View) -> Arguments | Step | None:
+    writers = [block for block in view.blocks if _stored(block)]
+    if not writers:
+        return None
+    block = pick(draw, writers)
+    scope = pick(draw, ["global", "global", "shared", "register"])
+    loops = view.around(block)
+    outer = [
+        place.loop.var.name
+        for place in view.loops
+        if place.loop.var.name in loops and "reduction" not in place.kinds
+    ]
+    args = (block.name, pick(draw, _stored(block)), scope)
+    if _folded(block.axes) and draw(st.integers(0, 2)) == 2:
+        return Step("cache_write", (*args, pick(draw, loops)), {"accumulate": True})
+    return (*args, usually(draw, [None, *outer], [None, *loops]))
+
+
+def producers(view: View) -> list[tuple[Block, Block, Buffer]]:
+    """Blocks that write a temporary, with the blocks that read it."""
+    held = set(view.temporaries)
+    return [
+        (maker, user, buffer)
+        for maker in view.blocks
+        for user in view.blocks
+        for buffer in sorted(writes(maker) & held, key=lambda b: b.name)
+        if buffer in reads(user.body) and maker is not user
+    ]
+
+
+def compute_at(draw: Draw, view: View) -> Arguments | None:
+    found = [f for f in producers(view) if view.around(f[1])]
+    if not found:
+        return None
+    maker, user, _ = pick(draw, found)
+    return maker.name, f"{user.name}/{pick(draw, view.around(user))}"
+
+
+def reverse_compute_at(draw: Draw, view: View) -> Arguments | None:
+    found = [f for f in producers(view) if view.around(f[0])]
+    chosen = usually(draw, [f for f in found if _plainly(f[1], f[2])], found)
+    if chosen is None:
+        return None
+    maker, user, _ = chosen
+    return user.name, f"{maker.name}/{pick(draw, view.around(maker))}"
+
+
+def _plainly(user: Block, buffer: Buffer) -> bool:
+    """Whether a block reads a buffer at one place, by its spatial axes."""
+    axes = {axis.var for axis in user.axes if axis.kind == "spatial"}
+    loads = (n for n in walk(user.body) if isinstance(n, Load) and n.buffer == buffer)
+    places = {load.indices for load in loads}
+    return len(places) == 1 and all(set(indices) <= axes for indices in places)
+
+
+def inline(draw: Draw, view: View) -> Step | Arguments | None:
+    found = producers(view)
+    plain = [f for f in found if any(isinstance(n, Store) for n in walk(f[0].body))]
+    chosen = usually(draw, plain, found)
+    if chosen is None:
+        return None
+    maker, user, _ = chosen
+    if draw(st.integers(0, 2)) == 2:
+        return Step("inline", (user.name,), {"reverse": True})
+    return (maker.name,)
+
+
+def reindex(draw: Draw, view: View) -> Arguments | None:
+    users = [block for block in view.blocks if _loaded(block) or _stored(block)]
+    if not users:
+        return None
+    block = pick(draw, users)
+    return block.name, pick(draw, [*_loaded(block), *_stored(block)])
+
+
+_LAYOUTS: Final = {
+    1: ["lambda i: (i // 2, i % 2)", "lambda i: (i + 3,)", "lambda i: (i // 2,)"],
+    2: [
+        "lambda i, j: (j, i)",
+        "lambda i, j: (i // 2, j, i % 2)",
+        "lambda i, j: (j // 4, i, j % 4)",
+        "lambda i, j: (i * 9 + j,)",
+        "lambda i, j: (i + j,)",
+    ],
+    3: ["lambda i, j, l: (l, i, j)", "lambda i, j, l: (i, j // 2, l, j % 2)"],
+    4: ["lambda i, j, l, m: (m, i, j, l)"],
+}
+
+
+def transform_layout(draw: Draw, view: View) -> Arguments | None:
+    fitting = [b for b in view.temporaries if b.ndim in _LAYOUTS]
+    if not fitting:
+        return None
+    buffer = pick(draw, fitting)
+    return buffer.name, pick(draw, _LAYOUTS[buffer.ndim])
+
+
+def _reductions(view: View) -> list[Block]:
+    """Blocks that start and fold a state of their own."""
+    return [
+        block
+        for block in view.blocks
+        if _folded(block.axes) and not _is_empty(block.init) and view.around(block)
+    ]
+
+
+def _is_empty(init: Stmt | None) -> bool:
+    return init is not None and not list(writes(init))
+
+
+def decompose_reduction(draw: Draw, view: View) -> Arguments | None:
+    block = usually(draw, _reductions(view), view.blocks)
+    if block is None or not view.around(block):
+        return None
+    return block.name, pick(draw, view.around(block)[:2])
+
+
+def rfactor(draw: Draw, view: View) -> Arguments | None:
+    found = _reductions(view)
+    if not found:
+        return None
+    block = pick(draw, found)
+    around = enclosing_loops(find_block(view.func, block.name))
+    folding = [
+        loop.var.name
+        for loop in around
+        if any(
+            a.kind == "reduction" and loop.var in free_vars(a.value) for a in block.axes
+        )
+    ]
+    loop = usually(draw, folding, [loop.var.name for loop in around])
+    return loop and (block.name, loop, draw(st.integers(0, 1)))
+
+
+def pad(draw: Draw, view: View) -> Arguments | None:
+    held = {buffer.name: buffer.ndim for buffer in view.temporaries}
+    known = set(view.temporaries)
+    names = [*held, *held]
+    names += [b.name for b in view.blocks if (reads(b) | writes(b)) <= known]
+    if not names:
+        return None
+    name = pick(draw, names)
+    block = next((b for b in view.blocks if b.name == name), None)
+    count = held[name] if name in held else len(block.axes) if block else 0
+    multiples = st.lists(st.sampled_from([1, 2, 4]), min_size=count, max_size=count)
+    return name, draw(multiples)
+
+
+def tiles(view: View) -> list[tuple[str, str]]:
+    """Loops around a block that run like those of an instruction's meaning."""
+    found = []
+    for name in NAMES:
+        meaning = tensor_intrinsic(name).meaning
+        wanted = _extents(meaning.body), _types(meaning.body)
+        found += [
+            (place.name, name)
+            for place in view.loops
+            if (_extents(place.loop), _types(place.loop)) == wanted
+        ]
+    return found
+
+
+def _types(stmt: Stmt) -> tuple[set[Any], bool]:
+    """The types that a nest touches, and whether it folds."""
+    used = {buffer.dtype for buffer in reads(stmt) | writes(stmt)}
+    return used, any(isinstance(node, Reduce) for node in walk(stmt))
+
+
+def _extents(stmt: Stmt) -> list[Any] | None:
+    """The extents of perfectly nested loops around one block."""
+    found: list[Any] = []
+    while isinstance(stmt, For):
+        found.append(stmt.extent)
+        stmt = stmt.body
+    return found if isinstance(stmt, Block) else None
+
+
+def tensorize(draw: Draw, view: View) -> Arguments | None:
+    found = tiles(view)
+    return pick(draw, found) if found else None

@@ -1,0 +1,63 @@
+"""Random steps of a schedule: one strategy for each primitive, mostly sensible.
+
+A step names what the function holds at that moment; nothing is tried out first. What
+a strategy makes may well be refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from hypothesis import strategies as st
+from tensorlang_test_programs import block_moves, loop_moves
+from tensorlang_test_programs.expressions import Draw
+from tensorlang_test_programs.views import View
+
+from tensorlang.ir.nodes import Function
+from tensorlang.scheduling.trace import Step
+
+MOVES: Final[Mapping[str, Callable[[Draw, View], Any]]] = {
+    "split": loop_moves.split,
+    "fuse": loop_moves.fuse,
+    "reorder": loop_moves.reorder,
+    "partition": loop_moves.partition,
+    "specialize": loop_moves.specialize,
+    "cache_read": block_moves.cache_read,
+    "cache_write": block_moves.cache_write,
+    "compute_at": block_moves.compute_at,
+    "reverse_compute_at": block_moves.reverse_compute_at,
+    "inline": block_moves.inline,
+    "reindex": block_moves.reindex,
+    "transform_layout": block_moves.transform_layout,
+    "decompose_reduction": block_moves.decompose_reduction,
+    "rfactor": block_moves.rfactor,
+    "pad": block_moves.pad,
+    "tensorize": block_moves.tensorize,
+    "parallel": loop_moves.parallel,
+    "bind": loop_moves.bind,
+    "vectorize": loop_moves.vectorize,
+    "unroll": loop_moves.unroll,
+    "set_scope": block_moves.set_scope,
+    "hint": block_moves.hint,
+}
+
+
+# where it can be, a step is drawn more often, so that each has its share of a run
+_MOVING: Final = ("compute_at", "reverse_compute_at", "inline") * 4
+_OFTEN: Final = ("rfactor", "pad", "decompose_reduction") * 2
+
+
+@st.composite
+def steps(draw: Draw, func: Function) -> Step | None:
+    """One step for a function; None where what was drawn has nothing to apply to."""
+    view = View(func)
+    often = ["tensorize"] * 9 if block_moves.tiles(view) else []
+    often += _MOVING if block_moves.producers(view) else ()
+    name = draw(st.sampled_from([*MOVES, *_OFTEN, *often]))
+    made = MOVES[name](draw, view)
+    if made is None or isinstance(made, Step):
+        return made
+    while made and made[-1] is None:
+        made = made[:-1]
+    return Step(name, made)
