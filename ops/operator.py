@@ -113,11 +113,20 @@ class Operator:
         self.module = front.__module__
         registry.register(self)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
         """Compute on arrays; an argument with `__tensorlang_op__` takes over."""
         try:
-            kernel, arguments, result = self._front(*args, **kwargs)
+            if out is not None and not kwargs and len(args) == 2:
+                # most calls that must be short; passing dictionaries on costs as much
+                # as the kernel of a small array
+                kernel, arguments, result = self._front(args[0], args[1], out=out)
+            else:
+                if out is not None:
+                    kwargs["out"] = out
+                kernel, arguments, result = self._front(*args, **kwargs)
         except Foreign:
+            if out is not None:
+                kwargs["out"] = out
             return overloaded(self, args, kwargs)
         kernel(*arguments)
         kind = type(result)

@@ -44,8 +44,9 @@ class Key:
         self.impl = impl
         self.words = words
         if ledger is None:
-            ledger = states.fresh(math.prod(words.shape[:-1]))
-            ids = 0 if words.ndim == 1 else None
+            single = words.ndim == 1
+            count = 1 if single else math.prod(words.shape[:-1])
+            ledger, ids = states.Ledger(bytearray(count)), 0 if single else None
         self._ledger = ledger
         self._ids = ids
 

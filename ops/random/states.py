@@ -75,13 +75,15 @@ class Intervals:
         self.runs.insert(at, (high, place))
 
 
-@dataclass(slots=True)
 class Ledger:
     """States of the elements of a key batch, and the uses that made them so."""
 
-    states: bytearray
-    uses: list[tuple[Ids, str, Place]] = field(default_factory=list)
-    folds: dict[int | bytes | None, Intervals] = field(default_factory=dict)
+    __slots__ = ("folds", "states", "uses")
+
+    def __init__(self, states: bytearray) -> None:
+        self.states = states
+        self.uses: list[tuple[Ids, str, Place]] = []
+        self.folds: dict[int | bytes | None, Intervals] = {}
 
     def view(self) -> NDArray[np.uint8]:
         """The states as an array over the same memory."""
@@ -99,11 +101,6 @@ class Ledger:
             if ids is None or np.any(np.equal(ids, element)):
                 return verb, place
         return "used", "an unknown place"
-
-
-def fresh(count: int) -> Ledger:
-    """A ledger of `count` fresh elements."""
-    return Ledger(bytearray(count))
 
 
 def consume(ledger: Ledger, ids: Ids, verb: str, depth: int = 1) -> None:
