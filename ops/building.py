@@ -60,18 +60,39 @@ def scheduled(
     pins: Mapping[str, Any],
 ) -> Schedule:
     """The schedule of the first record that is not stale, else the default's."""
-    from tensorlang.ir.digest import digest  # noqa: PLC0415 - not when warm
     from tensorlang.scheduling.knobs import Knobs  # noqa: PLC0415 - not when warm
 
     for record in () if pins else known:
-        knobs = Knobs.replay(dict(record.knobs))
-        try:
-            made = schedule(op, workload, target, record.algorithm, knobs)
-        except TensorlangError:
-            continue
-        if digest(made.function) == record.ir:
-            return made
+        made = replayed(op, record, workload, target)
+        if not isinstance(made, str):
+            return made[0]
     return schedule(op, workload, target, DIRECT, Knobs(pinned=pins))
+
+
+def replayed(
+    op: Operator, record: Record, workload: Workload, target: Target
+) -> tuple[Schedule, Knobs] | str:
+    """The schedule that a record's knobs give, or in words why it is stale.
+
+    Staleness is judged on the workload that was tuned: another shape has other IR.
+    """
+    from tensorlang.ir.digest import digest  # noqa: PLC0415 - not when warm
+    from tensorlang.scheduling.knobs import Knobs  # noqa: PLC0415 - not when warm
+
+    def made(of: Workload) -> tuple[Schedule, Knobs]:
+        knobs = Knobs.replay(dict(record.knobs))
+        return schedule(op, of, target, record.algorithm, knobs), knobs
+
+    try:
+        tuned = made(record.workload)
+        if digest(tuned[0].function) != record.ir:
+            return (
+                f"stale: filed by tensorlang {record.generator}, and its knobs give "
+                "other IR now"
+            )
+        return tuned if workload == record.workload else made(workload)
+    except TensorlangError as problem:
+        return f"stale: {problem}"
 
 
 def schedule(

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tensorlang import records
-from tensorlang.errors import ArgumentError, TensorlangError
-from tensorlang.ir.digest import digest
+from tensorlang.errors import ArgumentError
 from tensorlang.ops import building
 from tensorlang.ops.operator import DIRECT
 from tensorlang.scheduling import Knobs
@@ -41,25 +40,6 @@ class Chosen:
     verdicts: list[Verdict] = field(default_factory=list)
 
 
-def replayed(
-    op: Operator, record: Record, workload: Workload, target: Target
-) -> tuple[Schedule, Knobs] | str:
-    """The schedule that a record's knobs give, or in words why it is stale."""
-    knobs = Knobs.replay(dict(record.knobs))
-    try:
-        made = building.schedule(op, workload, target, record.algorithm, knobs)
-    except TensorlangError as problem:
-        return f"stale: {problem}"
-    if digest(made.function) != record.ir:
-        if workload.shapes != record.workload.shapes:
-            return "its knobs give other IR for this shape than where it was tuned"
-        return (
-            f"stale: filed by tensorlang {record.generator}, and its knobs give "
-            "other IR now"
-        )
-    return made, knobs
-
-
 def choose(op: Operator, workload: Workload, target: Target) -> Chosen:
     """What `op` would run for a workload: as `ops.building` chooses it.
 
@@ -73,7 +53,7 @@ def choose(op: Operator, workload: Workload, target: Target) -> Chosen:
         if building.pinned(op):
             result = f"{building.PIN_VARIABLE} is set"
         elif chosen is None:
-            result = replayed(op, choice.record, workload, target)
+            result = building.replayed(op, choice.record, workload, target)
         if not isinstance(result, str):
             chosen = Chosen(
                 result[0], choice.record.algorithm, result[1], choice.reason

@@ -13,7 +13,7 @@ from tensorlang import record_files, targets
 from tensorlang import records as held
 from tensorlang.cli import choosing, console, options
 from tensorlang.errors import OperatorError, RecordError
-from tensorlang.ops import find
+from tensorlang.ops import building, find
 from tensorlang.record_files import Record
 
 app = typer.Typer(add_completion=False)
@@ -217,7 +217,7 @@ def _verdict(record: Record, here: targets.Target) -> str:
         return "of an operator that is not imported here"
     threads = record.workload.threads
     target = here.with_threads(threads) if threads else here
-    result = choosing.replayed(op, record, record.workload, target)
+    result = building.replayed(op, record, record.workload, target)
     return result if isinstance(result, str) else "good"
 
 
