@@ -25,6 +25,8 @@ $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet -e ".[$(EXTRAS)]"
+	$(BIN)/python -m compileall -q tensorlang $(FLOORS)
+	$(BIN)/python -m tensorlang.templates.bytecode
 	@touch $@
 
 tune: setup  ## tune Threefry on this CPU and compare with the default
