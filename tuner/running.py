@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger(__name__)
 _FINALISTS: Final = 3
 _FINALS_SHARE: Final = 0.4  # of the budget, at most
+_AFTERWARDS: Final = 0.6  # seconds for measuring the machine's limits, and filing
 _AFTER_INTERRUPT: Final = 10.0  # seconds for finals once Ctrl-C was pressed
 _PATIENCE: Final = 20  # times what candidates usually take
 _LEAST_PATIENCE: Final = 5.0
@@ -154,7 +155,7 @@ class Run:
         known = search.known.get(default.key)
         seconds = known[1].seconds if known is not None else 0.0
         entrants = [Entrant(default, seconds)] * (_FINALISTS + 2)
-        need = finals.seconds_for(entrants, finals.MOST_ROUNDS)
+        need = finals.seconds_for(entrants, finals.MOST_ROUNDS) + _AFTERWARDS
         reserve = min(need, self.budget * _FINALS_SHARE)
         return self.budget - reserve - self.elapsed
 

@@ -185,3 +185,23 @@ def test_a_failed_write_leaves_the_old_file(monkeypatch: pytest.MonkeyPatch) -> 
         record_files.write(path, [made(ir="new")])
     assert path.read_text() == before
     assert [p.suffix for p in path.parent.iterdir()].count(".new") == 0
+
+
+def test_a_workload_that_leaves_its_threads_open_has_the_targets() -> None:
+    here = dataclasses.replace(HERE, threads=2)
+    records.add(made(seconds=1e-3, ir="two"))
+    one = dataclasses.replace(made().workload, threads=1)
+    records.add(dataclasses.replace(made(ir="one"), workload=one))
+    wanted = dataclasses.replace(made().workload, threads=0)
+    first = records.lookup(wanted, here)[0]
+    assert (first.record.ir, first.reason) == ("two", "exact")
+    first = records.lookup(wanted, here.with_threads(1))[0]
+    assert (first.record.ir, first.reason) == ("one", "exact")
+
+
+def test_what_was_beaten_side_by_side_goes_whatever_its_time_was() -> None:
+    records.add(made(seconds=1e-9, ir="lucky"))
+    assert not records.add(made(seconds=1e-3, ir="better"))
+    assert not records.add(made(seconds=1e-3, ir="better"), beaten=["another"])
+    assert records.add(made(seconds=1e-3, ir="better"), beaten=["lucky"])
+    assert records.lookup(made().workload, HERE)[0].record.ir == "better"

@@ -1,0 +1,252 @@
+"""The gate: what is right passes, what is nearly right does not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tensorlang import targets
+from tensorlang.errors import ShapeError, TuningError
+from tensorlang.ir.frontend import compute, max, reduce_axis, sum
+from tensorlang.ir.intrinsics import exp
+from tensorlang.ir.parser import parse
+from tensorlang.ir.verifier import verify
+from tensorlang.ops import building, find
+from tensorlang.ops.operator import Operator, operator
+from tensorlang.runtime import build
+from tensorlang.scheduling import Knobs, Schedule
+from tensorlang.tuner import gate as gates
+from tensorlang.tuner.gate import Gate, Wrong, ragged, relative_error
+from tensorlang.tuner.guarded import EDGES, Guarded
+from tensorlang.tuner.tolerance import reassociation
+from tensorlang.tuner.widen import widened
+
+
+@operator("test_gate.row_sum")
+def row_sum(x: Any) -> Any:
+    k = reduce_axis(x.shape[1], "k")
+    return compute((x.shape[0],), lambda i: sum(x[i, k], k), name="y")
+
+
+@operator("test_gate.row_max")
+def row_max(x: Any) -> Any:
+    k = reduce_axis(x.shape[1], "k")
+    return compute((x.shape[0],), lambda i: max(x[i, k], k), name="y")
+
+
+@operator("test_gate.double")
+def double(x: Any) -> Any:
+    return compute(x.shape, lambda i: x[i] + x[i], name="y")
+
+
+@operator("test_gate.invert")
+def invert(x: Any) -> Any:
+    return compute(x.shape, lambda i: ~x[i], name="y")
+
+
+@operator("test_gate.exponential")
+def exponential(x: Any) -> Any:
+    return compute(x.shape, lambda i: exp(x[i]), name="y")
+
+
+def split_up(op: Operator, *shape: int, dtype: str = "f32") -> tuple[Gate, Any]:
+    """The gate, and the kernel of a reduction that eight partial ones make."""
+    workload = op.workload(shape, dtypes=dtype)
+    s = Schedule(op.function(workload), targets.host())
+    (name,) = {loop for loop in s.loops("y") if loop.startswith("k")}
+    _, inner = s.split(name, [None, 8])
+    s.rfactor("y", inner)
+    return Gate(op, workload, 0.0), build(s)
+
+
+def ways(text: str, **replaced: str) -> Any:
+    for old, new in replaced.items():
+        text = text.replace(old, new)
+    return build(parse(text))
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64", "f16", "bf16"])
+def test_a_reduction_may_be_folded_in_another_order(dtype: str) -> None:
+    gate, kernel = split_up(row_sum, 64, 1024, dtype=dtype)
+    assert 0 <= gate.check(kernel, gate.full) <= 1
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_a_reduction_that_loses_a_term_is_wrong(dtype: str) -> None:
+    gate = Gate(row_sum, row_sum.workload((64, 1024), dtypes=dtype), 0.0)
+    text = """
+def rows(x: T[64, 1024], y: Out[T[64]]):
+    for i in range(64):
+        y[i] = T(0.0)
+        for k in range(1023):
+            y[i] = y[i] + x[i, k]
+"""
+    with pytest.raises(Wrong, match=r"of 64 elements of y of .* are wrong"):
+        gate.check(ways(text, T=dtype), gate.full)
+    whole = ways(text.replace("1023", "1024"), T=dtype)
+    assert gate.check(whole, gate.full) <= 1
+
+
+def test_a_maximum_has_no_rounding_and_no_tolerance() -> None:
+    func = row_max.function(row_max.workload((8, 100), dtypes="f32"))
+    assert reassociation(func, {}) == 0.0
+    gate, kernel = split_up(row_max, 8, 96)
+    assert gate.check(kernel, gate.full) == 0.0
+
+
+def test_the_tolerance_grows_with_the_terms_and_the_type() -> None:
+    def allowed(terms: int, dtype: str) -> float:
+        workload = row_sum.workload((4, terms), dtypes=dtype)
+        return reassociation(row_sum.function(workload), {})
+
+    eps = np.finfo(np.float32).eps
+    assert allowed(1024, "f32") == pytest.approx((16 + 4 * 32 + 1) * eps)
+    assert allowed(4096, "f32") > allowed(1024, "f32")
+    assert allowed(64, "bf16") > allowed(64, "f16") > allowed(64, "f32")
+    assert allowed(64, "i32") == 0.0
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16", "f64", "i8", "u64"])
+def test_without_a_reduction_every_bit_counts(dtype: str) -> None:
+    gate = Gate(double, double.workload((1000,), dtypes=dtype), 0.0)
+    text = """
+def twice(x: T[n], y: Out[T[n]], *, n: i64):
+    for i in range(n):
+        y[i] = x[i] + x[i]
+"""
+    right = ways(text, T=dtype)
+    for case in (*gate.small, gate.full):
+        assert gate.check(right, case) == 0.0
+    nearly = ways(
+        text, **{"T": dtype, "x[i] + x[i]": "select(i == 7, x[i], x[i] + x[i])"}
+    )
+    with pytest.raises(Wrong, match=r"1 of 1000 elements of y .*, at \[7\]"):
+        gate.check(nearly, gate.full)
+
+
+def test_booleans_pass_through_the_gate() -> None:
+    gate = Gate(invert, invert.workload((1000,), dtypes="bool"), 0.0)
+    made = building.schedule(
+        invert,
+        invert.workload((1000,), dtypes="bool"),
+        targets.host(),
+        "direct",
+        Knobs(),
+    )
+    assert gate.check(build(made), gate.full) == 0.0
+
+
+def test_shapes_are_ragged_of_one_element_and_empty() -> None:
+    workload = row_sum.workload((1 << 15, 784), dtypes="f32")
+    shapes = [small.shapes[0] for small in ragged(workload)]
+    assert shapes == [(2053, 13), (1, 13), (0, 13)]
+    gate = Gate(double, double.workload((1 << 15,), dtypes="f32"), 0.0)
+    assert [case.workload.shapes[0][0] for case in gate.small] == [2053, 1, 0]
+
+
+def test_a_shape_that_is_not_defined_is_passed_over() -> None:
+    @operator("test_gate.only_large")
+    def only_large(x: Any) -> Any:
+        if x.shape[0].value < 100:
+            raise ShapeError("at least 100 elements are needed")
+        return compute(x.shape, lambda i: x[i], name="y")
+
+    gate = Gate(only_large, only_large.workload((1000,), dtypes="f32"), 0.0)
+    assert gate.small == []
+    assert len(gate.full.expected) == 1
+
+
+def test_what_is_only_read_stays_as_it_was() -> None:
+    gate = Gate(double, double.workload((100,), dtypes="u32"), 0.0)
+    right = ways("""
+def twice(x: u32[n], y: Out[u32[n]], *, n: i64):
+    for i in range(n):
+        y[i] = x[i] + x[i]
+""")
+
+    class Scribbling:
+        signature = right.signature
+
+        @staticmethod
+        def launch(x: Any, y: Any) -> None:
+            right.launch(x, y)
+            x[3] += 1
+
+    with pytest.raises(Wrong, match="wrote into x, which is only read"):
+        gate.check(Scribbling(), gate.full)  # type: ignore[arg-type]
+
+
+def test_a_reference_that_is_wrong_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = Gate(double, double.workload((100,), dtypes="u32"), 0.0)
+    assert gate.small
+    other = ways("""
+def twice(x: u32[n], y: Out[u32[n]], *, n: i64):
+    for i in range(n):
+        y[i] = x[i] + u32(1)
+""")
+    monkeypatch.setattr(gates, "build", lambda _: other)
+    with pytest.raises(TuningError, match="is not what the interpreter makes of it"):
+        _ = gate.full
+
+
+@pytest.mark.parametrize("edge", EDGES)
+def test_guarded_arrays_notice_writes_next_to_them(edge: Any) -> None:
+    held = Guarded((3, 5), np.dtype(np.float32), edge)
+    held.array[...] = 7.0
+    assert held.intact
+    outside = held._pattern[-1:] if edge == "after" else held._pattern[:1]
+    outside[0] ^= 1
+    assert not held.intact
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (1024,), (3, 0, 5), (4097,)])
+def test_guarded_arrays_have_any_shape(shape: tuple[int, ...]) -> None:
+    for edge in EDGES:
+        held = Guarded(shape, np.dtype(np.float64), edge)
+        held.poison()
+        assert held.array.shape == shape
+        assert held.array.flags.c_contiguous
+        assert held.intact
+
+
+def test_errors_are_relative_and_infinities_equal_themselves() -> None:
+    inf, nan = np.inf, np.nan
+    expected = np.array([1.0, -2.0, 0.0, inf, nan, 1.0])
+    got = np.array([1.1, -2.0, 0.1, inf, nan, nan])
+    error = relative_error(got, expected)
+    assert error[0] == pytest.approx(0.1)
+    assert list(error[[1, 3, 4, 5]]) == [0.0, 0.0, 0.0, inf]
+    assert error[2] == pytest.approx(0.1)  # over the mean size
+    assert list(relative_error(np.array([inf]), np.array([nan]))) == [inf]
+    assert list(relative_error(np.array([-inf]), np.array([inf]))) == [inf]
+
+
+@pytest.mark.parametrize("op", [row_sum, row_max, exponential])
+def test_widened_functions_are_whole_and_in_double_precision(op: Operator) -> None:
+    shape = (4, 9) if op is not exponential else (9,)
+    func = widened(op.function(op.workload(shape, dtypes="bf16")))
+    assert func is not None
+    verify(func)
+    assert {p.buffer.dtype.name for p in func.params} == {"f64"}
+
+
+def test_functions_that_look_at_bits_are_not_widened() -> None:
+    normal = find("random.normal")
+    assert widened(normal.function(normal.workload())) is None
+    assert widened(find("random.bits").function(find("random.bits").workload())) is None
+
+
+@pytest.mark.parametrize("name", ["uniform", "normal", "bernoulli", "randint", "bits"])
+def test_the_library_passes_its_own_gate(name: str) -> None:
+    op = find(f"random.{name}")
+    workload = op.workload((20_001,))
+    gate = Gate(op, workload, op.algorithms["direct"].tolerance)
+    made = building.schedule(op, workload, targets.host(), "direct", Knobs())
+    kernel = build(made)
+    for case in (*gate.small, gate.full):
+        assert gate.check(kernel, case) <= 1
+        sizes = [array.size for array in case.expected]
+        if sizes[0] > 100 and name != "bits":  # the scalars to measure with are usual
+            assert np.unique(case.expected[0].astype(np.float64)).size > 1
