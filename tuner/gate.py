@@ -9,7 +9,7 @@ and all arrays lie between forbidden pages (`guarded`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -22,6 +22,7 @@ from tensorlang.ops.examples import arguments
 from tensorlang.runtime import build
 from tensorlang.runtime.describing import signature_of
 from tensorlang.tuner.guarded import EDGES, Array, Guarded
+from tensorlang.tuner.ragged import ragged
 from tensorlang.tuner.tolerance import reassociation
 from tensorlang.tuner.widen import widened
 
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
     from tensorlang.runtime import Kernel
     from tensorlang.workload import Workload
 
-_RAGGED: Final = (5, 13, 37, 3, 7, 2, 11)
-_LONG: Final = 2053  # past a vector, short of a chunk
-_SMALLEST_LONG: Final = 1 << 14
 _MANY_BYTES: Final = 1 << 20
 
 
@@ -54,22 +52,6 @@ class Case:
     outputs: tuple[int, ...]
     expected: tuple[Array, ...]
     exact: bool
-
-
-def ragged(workload: Workload) -> Iterator[Workload]:
-    """Small shapes like the workload's: odd, of one element, and empty."""
-    longest = max((d for shape in workload.shapes for d in shape), default=0)
-    for number in (0, 1, 2) if longest > 1 else (0,):
-        extents: dict[int, int] = {}
-        for shape in workload.shapes:
-            for extent in shape:
-                small = _RAGGED[len(extents) % len(_RAGGED)]
-                long = _LONG if extent >= _SMALLEST_LONG else small
-                chosen = (long, 1, 0)[number] if extent == longest else small
-                extents.setdefault(extent, min(chosen, extent))
-        yield workload.with_shapes(
-            *(tuple(extents[extent] for extent in shape) for shape in workload.shapes)
-        )
 
 
 class Gate:

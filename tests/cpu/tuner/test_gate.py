@@ -18,8 +18,9 @@ from tensorlang.ops.operator import Operator, operator
 from tensorlang.runtime import build
 from tensorlang.scheduling import Knobs, Schedule
 from tensorlang.tuner import gate as gates
-from tensorlang.tuner.gate import Gate, Wrong, ragged, relative_error
+from tensorlang.tuner.gate import Gate, Wrong, relative_error
 from tensorlang.tuner.guarded import EDGES, Guarded
+from tensorlang.tuner.ragged import ragged
 from tensorlang.tuner.tolerance import reassociation
 from tensorlang.tuner.widen import widened
 
@@ -250,3 +251,15 @@ def test_the_library_passes_its_own_gate(name: str) -> None:
         sizes = [array.size for array in case.expected]
         if sizes[0] > 100 and name != "bits":  # the scalars to measure with are usual
             assert np.unique(case.expected[0].astype(np.float64)).size > 1
+
+
+def test_counters_that_carry_do_so_in_the_gate() -> None:
+    bits = find("random.bits")
+    workload = bits.workload((20_001,), carries=True)
+    gate = Gate(bits, workload, 0.0)
+    made = building.schedule(bits, workload, targets.host(), "direct", Knobs())
+    assert gate.check(build(made), gate.full) == 0.0
+    plain = bits.workload((20_001,), carries=False)
+    still = building.schedule(bits, plain, targets.host(), "direct", Knobs())
+    with pytest.raises(Wrong):
+        gate.check(build(still), gate.full)
