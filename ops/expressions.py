@@ -98,7 +98,7 @@ def define_with(id: str, definition: Callable[..., Any]) -> Define:
     names, _ = _parameters(id, definition)
 
     def define(workload: Workload) -> Any:
-        from tensorlang.ir import frontend  # noqa: PLC0415 - only to build
+        from tensorlang.ir import frontend, function  # noqa: PLC0415 - only to build
 
         if len(workload.shapes) != len(names):
             raise ArgumentError(
@@ -113,7 +113,7 @@ def define_with(id: str, definition: Callable[..., Any]) -> Define:
         ]
         made = definition(*inputs, **workload.named)
         outputs = made if isinstance(made, tuple) else (made,)
-        made = frontend.function(id.replace(".", "_"), inputs, outputs)
+        made = function(id.replace(".", "_"), inputs, outputs)
         return _with_names(made, names)
 
     return define

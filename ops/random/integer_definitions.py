@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tensorlang.ir import frontend
+from tensorlang.ir import frontend, function
 from tensorlang.ir.dtypes import DType, as_dtype, i32, i64, u32
 from tensorlang.ir.nodes import (
     Alloc,
@@ -205,7 +205,7 @@ def gather(workload: Workload) -> Function:
     out = frontend.compute(
         (outer, n, inner), lambda o, i, j: x[o, order[i].cast(i64), j], "out"
     )
-    return frontend.function("random_gather", [x, order], [out])
+    return function("random_gather", [x, order], [out])
 
 
 def categorical(workload: Workload) -> Function:
@@ -231,7 +231,7 @@ def categorical(workload: Workload) -> Function:
     shape = (samples, rows, columns)
     _, at = frontend.compute(shape, noisy, ("best", "at"))
     out = frontend.compute(shape, lambda s, r, j: at[s, r, j].cast(i32), "out")
-    return frontend.function(
+    return function(
         "random_categorical",
         [key, logits],
         [out],

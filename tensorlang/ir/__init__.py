@@ -28,6 +28,7 @@ from tensorlang.ir.dtypes import (
 )
 
 if TYPE_CHECKING:
+    from tensorlang.ir.assembly import function
     from tensorlang.ir.frontend import (
         ReduceAxis,
         Reduction,
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
         argmax,
         argmin,
         compute,
-        function,
         max,
         min,
         named,
@@ -120,7 +120,7 @@ __all__ = [
 _MODULES: Final = ("frontend", "intrinsics", "nodes", "reducers", "visit")
 # what is loaded at its first use: a process that only calls kernels needs none of it
 _FRONTEND: Final = (
-    "ReduceAxis", "Reduction", "Tensor", "argmax", "argmin", "compute", "function",
+    "ReduceAxis", "Reduction", "Tensor", "argmax", "argmin", "compute",
     "max", "min", "named", "placeholder", "prod", "reduce_axis", "reduction", "scalar",
     "size", "sum",
 )  # fmt: skip
@@ -133,6 +133,7 @@ _NODES: Final = {
 _HOME: Final[dict[str, tuple[str, str]]] = {
     **{name: ("frontend", name) for name in _FRONTEND},
     **{name: ("nodes", attribute) for name, attribute in _NODES.items()},
+    "function": ("assembly", "function"),
     "intrinsic": ("intrinsics", "intrinsic"),
     "parse": ("parser", "parse"),
     "run": ("interpreter", "run"),

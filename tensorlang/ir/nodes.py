@@ -44,8 +44,8 @@ stands as a whole dimension in the shape of a parameter is bound from that shape
 *Loops start at 0.* An extent is evaluated once, on entry; at or below 0 the loop does
 not run. `parallel` iterations may run in any order or at once, `vectorized` ones in
 lock-step, `bound` ones as index `thread` of an execution scope (`block.x`, `thread.x`):
-in all three, no iteration may touch what another one writes, except that lanes of
-a `vectorized` loop may fold one state of a commutative reduction. `unrolled` is a serial
+in all three, no iteration may touch what another one writes, except that lanes of a
+`vectorized` loop may fold one state of a commutative reduction. `unrolled` is a serial
 loop written out.
 
 *A block is one computation with its own axes.* Each iteration around it gives every
@@ -58,8 +58,9 @@ where `where` is false. `init` runs before the first instance of the reduction a
 each spatial point. Where a body holds a `Reduce` and the block has no `init` of its
 own, the state starts from the reducer's identity; `Reduce(r, bs, is, vs)` replaces the
 state tuple by `combine(state, vs)`. An empty `init` says that the state was set
-elsewhere: by a block of its own, after `decompose_reduction`. (A block without reduction axes runs `Reduce` as a
-plain update of what its memory holds: that is how an accumulating write-back reads.)
+elsewhere: by a block of its own, after `decompose_reduction`. (A block without
+reduction axes runs `Reduce` as a plain update of what its memory holds: that is how an
+accumulating write-back reads.)
 
 *Arithmetic.* Integers wrap. `div` is for floats; `floordiv` and `floormod` are for
 integers and round towards minus infinity (a zero divisor is a fault). A shift by the

@@ -1,0 +1,110 @@
+"""From tensors to a function: the stages that its outputs need, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from tensorlang.errors import IRError
+from tensorlang.ir.frontend import Stage, Tensor
+from tensorlang.ir.nodes import (
+    Alloc,
+    Axis,
+    Buffer,
+    For,
+    Function,
+    Let,
+    Param,
+    Reducer,
+    Stmt,
+    Var,
+    seq,
+)
+from tensorlang.ir.visit import binders, fresh, rebuild, replace_buffers, walk
+
+
+def function(
+    name: str,
+    inputs: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+    *,
+    inplace: Sequence[tuple[Tensor, Tensor]] = (),
+    scalars: Sequence[Var] = (),
+) -> Function:
+    """The function that computes `outputs` from `inputs`.
+
+    Args:
+        name: The function's name, an identifier.
+        inputs: Placeholders, in calling order.
+        outputs: Computed tensors, in calling order after the inputs.
+        inplace: Pairs (placeholder, tensor): the tensor is written over the
+            placeholder, an `inout` parameter that stands between inputs and outputs.
+        scalars: Scalar parameters, in calling order; symbolic sizes and scalars used
+            but not listed follow in order of appearance.
+    """
+    targets = {new.buffer: old.buffer for old, new in inplace}
+    stages = _reachable([*outputs, *(new for _, new in inplace)])
+    params = [Param(tensor.buffer, "in") for tensor in inputs]
+    params += [Param(old.buffer, "inout") for old, _ in inplace]
+    params += [Param(tensor.buffer, "out") for tensor in outputs]
+    known = {param.buffer for param in params} | set(targets)
+    made = [buffer for stage in stages for buffer in stage.outputs]
+    _distinct(name, [param.buffer for param in params], made)
+    temporaries = [Alloc(buffer) for buffer in made if buffer not in known]
+    nests = [replace_buffers(stage.nest, targets) for stage in stages]
+    taken = {buffer.name for buffer in [*made, *(p.buffer for p in params)]}
+    taken |= {var.name for var in scalars}
+    body = seq(temporaries, [_with_own_names(nest, taken) for nest in nests])
+    return _with_scalars(Function(name, tuple(params), tuple(scalars), body))
+
+
+def _distinct(name: str, params: Sequence[Buffer], made: Sequence[Buffer]) -> None:
+    held: dict[str, Buffer] = {}
+    for buffer in [*params, *made]:
+        if held.setdefault(buffer.name, buffer) is not buffer:
+            raise IRError(
+                f"{name}: two tensors are called {buffer.name}; give each its own name"
+            )
+
+
+def _reachable(outputs: Iterable[Tensor]) -> list[Stage]:
+    """The stages that the outputs need, producers first."""
+    order: dict[int, Stage] = {}
+
+    def visit(tensor: Tensor) -> None:
+        stage = tensor.stage
+        if stage is None or id(stage) in order:
+            return
+        for read in stage.inputs:
+            visit(read)
+        order[id(stage)] = stage
+
+    for tensor in outputs:
+        visit(tensor)
+    return list(order.values())
+
+
+def _with_own_names(nest: Stmt, taken: set[str]) -> Stmt:
+    """The nest with loops, axes and lets renamed where their name is taken."""
+    bound = dict.fromkeys(n.var for n in walk(nest) if isinstance(n, (For, Let, Axis)))
+    named_apart = {var: Var(fresh(var.name, taken), var.dtype) for var in bound}
+    changed = {old: new for old, new in named_apart.items() if old != new}
+
+    def visit(node: Any) -> Any:
+        if isinstance(node, Reducer):  # its variables are its own
+            return node
+        if isinstance(node, Var):
+            return changed.get(node, node)
+        return rebuild(node, visit)
+
+    return visit(nest) if changed else nest
+
+
+def _with_scalars(made: Function) -> Function:
+    """The function with every variable it leaves free as a scalar parameter."""
+    listed = dict.fromkeys(made.scalars)
+    bound = set(binders(made))
+    for node in walk(made):
+        if isinstance(node, Var) and node not in bound:
+            listed.setdefault(node)
+    return Function(made.name, made.params, tuple(listed), made.body)
