@@ -142,6 +142,7 @@ class Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
+            env=os.environ | {"PYTHONPATH": _import_path()},
             start_new_session=True,  # Ctrl-C is the tuner's to handle
         )
         self._pending, self._stage, self._open = b"", "", False
@@ -210,6 +211,11 @@ class Worker:
         if not self._open:
             return "starting"
         return _DOING.get(self._stage, "being timed")
+
+
+def _import_path() -> str:
+    """This process's: what can be imported here, the worker can import too."""
+    return os.pathsep.join(place for place in sys.path if place)
 
 
 def _plain(candidate: Candidate) -> dict[str, Any]:

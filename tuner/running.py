@@ -12,7 +12,7 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from tensorlang import __version__
-from tensorlang.errors import TuningError
+from tensorlang.errors import ArgumentError, TuningError
 from tensorlang.tuner import finals
 from tensorlang.tuner.finals import Entrant, Finals
 from tensorlang.tuner.process import Worker
@@ -79,8 +79,17 @@ class Run:
         return time.monotonic() - self._begun
 
     def worker(self) -> Worker:
-        """A worker for this operator, which imports it by name."""
+        """A worker for this operator, which imports it by name.
+
+        Raises:
+            ArgumentError: it is defined in the main script.
+        """
         name = self.op.id
+        if self.op.module == "__main__":
+            raise ArgumentError(
+                f"{name} is defined in the main script, which the tuner's worker "
+                "cannot import; put it in a module of its own"
+            )
         if not self.op.module.startswith("tensorlang."):
             name = f"{self.op.module}:{self.op.__name__}"
         return Worker(name, self.workload, self.target.name)

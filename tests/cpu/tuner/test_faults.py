@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tensorlang.errors import TuningError
+from tensorlang.errors import ArgumentError, TuningError
 from tensorlang.ops import find
 from tensorlang.tuner import Progress, tune
 
@@ -98,11 +98,20 @@ def test_a_space_of_one_point_says_why_there_is_nothing_to_choose(
     assert "leaves nothing to choose" in report.note
 
 
-def test_the_worker_that_cannot_import_the_operator_says_so(
-    user_operator: Callable[..., str], storage: str, monkeypatch: pytest.MonkeyPatch
+def test_a_worker_that_cannot_import_the_operator_says_so(
+    user_operator: Callable[..., str], storage: str, tmp_path: Path
 ) -> None:
     name = user_operator("fast", "slow")
-    monkeypatch.setenv("PYTHONPATH", "")
-    monkeypatch.chdir(sys.prefix)
+    op = find(name)
+    (tmp_path / f"{name.partition(':')[0]}.py").unlink()
     with pytest.raises(TuningError, match=r"could not start: .*cannot be imported"):
-        tune(name, shapes=SHAPE, dtypes="u32", budget=60, storage=storage)
+        tune(op, shapes=SHAPE, dtypes="u32", budget=60, storage=storage)
+
+
+def test_an_operator_of_the_main_script_is_refused(
+    user_operator: Callable[..., str], storage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    op = find(user_operator("fast", "slow"))
+    monkeypatch.setattr(op, "module", "__main__")
+    with pytest.raises(ArgumentError, match="put it in a module of its own"):
+        tune(op, shapes=SHAPE, dtypes="u32", budget=60, storage=storage)
