@@ -65,8 +65,15 @@ def check_let(stmt: Let, site: Site) -> None:
 
 
 def check_alloc(stmt: Alloc, site: Site) -> None:
-    """A temporary has a sound shape and layout."""
-    check_buffer(stmt.buffer, site)
+    """A temporary has a sound shape and layout; registers do not vary in number."""
+    buffer = stmt.buffer
+    check_buffer(buffer, site)
+    varies = not all(isinstance(extent, Const) for extent in buffer.shape)
+    if varies and buffer.scope in ("register", "shared"):
+        raise site.fault(
+            f"{buffer.name!r} is in {buffer.scope!r} memory and its size varies; "
+            "only global and private memory can have a size known at run time"
+        )
 
 
 def check_buffer(buffer: Buffer, site: Site) -> None:

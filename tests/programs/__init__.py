@@ -11,6 +11,9 @@ stay below the width, so nothing here faults by itself. `functions(runnable=True
 leaves out what needs a schedule to be right: concurrent loops, `while`, barriers.
 """
 
+from tensorlang_test_programs.broken_loops import BROKEN_LOOPS
+from tensorlang_test_programs.broken_moves import BROKEN_MOVES
+from tensorlang_test_programs.broken_tiles import BROKEN_TILES
 from tensorlang_test_programs.expressions import (
     FLOATS,
     INTEGERS,
@@ -25,7 +28,11 @@ from tensorlang_test_programs.moves import MOVES
 from tensorlang_test_programs.nests import Case, nests
 from tensorlang_test_programs.trials import Tally, arrays, outcomes, sound, trial
 
+# rule of LEGALITY -> what goes wrong without it
+BROKEN = {**BROKEN_LOOPS, **BROKEN_TILES, **BROKEN_MOVES}
+
 __all__ = [
+    "BROKEN",
     "FLOATS",
     "INTEGERS",
     "MOVES",

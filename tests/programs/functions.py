@@ -69,7 +69,8 @@ def functions(draw: Draw, *, runnable: bool = False) -> Function:
 
 
 def _buffer(draw: Draw, scope: Scope, stem: str, memory: str = "global") -> Buffer:
-    extent = st.integers(1, 6).map(as_expr) | st.just(scope.steady[0])
+    varying = scope.steady[0] if memory in ("global", "private") else as_expr(4)
+    extent = st.integers(1, 6).map(as_expr) | st.just(varying)
     shape = tuple(draw(st.lists(extent, max_size=3)))
     layout = draw(_layouts(shape)) if draw(st.integers(0, 2)) == 0 else None
     kind = draw(st.sampled_from(SCALARS))

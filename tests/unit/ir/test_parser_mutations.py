@@ -20,7 +20,7 @@ def first(a_at: i64, a: f32, b_at: i64, b: f32):
 
 
 def mutated(x: f32[n, 8], y: Out[f32[n]], *, n: i64, rate: f32):
-    at = alloc(i64[n], scope="shared", layout=lambda i: (i // 4, i % 4))
+    at = alloc(i64[n], scope="private", layout=lambda i: (i // 4, i % 4))
     for i in parallel(n):
         for k in bound(8, "thread.x"):
             with block("first", vi=spatial(n, i), vk=reduction(8, k), where=i * 2 < n):

@@ -190,3 +190,10 @@ def test_depth_and_size_are_bounded(tree_refused):
 def test_types_are_checked_where_nodes_are_built():
     with pytest.raises(DTypeError, match="'add' needs operands of one type"):
         nodes.Binary("add", as_expr(1), as_expr(1.0))
+
+
+@pytest.mark.parametrize("scope", ["register", "shared"])
+def test_sizes_that_vary_are_for_global_and_private_memory(scope, accepted, refused):
+    body = 't = alloc(f32[n], scope="SCOPE")\ny[0] = 1.0'
+    refused(body.replace("SCOPE", scope), "'t' is in .* memory and its size varies")
+    accepted(body.replace("SCOPE", "private"))

@@ -9,7 +9,6 @@ from tensorlang.ir.parser import parse
 from tensorlang.ir.printer import show
 from tensorlang.scheduling.cache import cache_read
 from tensorlang.scheduling.cache_write import cache_write
-from tensorlang.scheduling.legality import disabled
 
 DOUBLE = parse("""
 def double(x: f32[50], y: Out[f32[50]]):
@@ -185,113 +184,6 @@ def test_refusals_of_caching(step, match):
         step()
 
 
-def broken(rule, step, func, wrong, **sizes):
-    """The step is refused by its rule; without the rule the result is wrong."""
-    with pytest.raises(ScheduleError, match=rule):
-        step()
-    with disabled(rule):
-        after, _ = step()
-    wrong(func, after, **sizes)
-
-
-def test_without_the_rule_on_changes_a_copy_is_stale(wrong):
-    func = parse("""
-def shift(x: f32[9], y: Out[f32[8]], t: Out[f32[9]]):
-    for i in range(8):
-        with block("t", vt=spatial(9, i)):
-            t[vt] = x[vt]
-        with block("y", vi=spatial(8, i)):
-            y[vi] = t[vi] * 2.0
-""")
-    broken(
-        "a cached buffer does not change while the copy is in use",
-        lambda: cache_read(func, "y", "t", "global"),
-        func,
-        wrong,
-    )
-
-
-def test_without_the_rule_on_other_users_they_see_nothing(wrong):
-    func = parse("""
-def two(x: f32[8], y: Out[f32[8]], z: Out[f32[8]]):
-    for i in range(8):
-        with block("y", vi=spatial(8, i)):
-            y[vi] = x[vi]
-        with block("z", vz=spatial(8, i)):
-            z[vz] = y[vz]
-""")
-    broken(
-        "a cached result is used by its own block only",
-        lambda: cache_write(func, "y", "y", "global"),
-        func,
-        wrong,
-    )
-
-
-def test_without_the_rule_on_completeness_partial_sums_are_stored(wrong):
-    broken(
-        "a cached reduction is complete when it is written back",
-        lambda: cache_write(MATMUL, "c", "c", "register", at="j0"),
-        MATMUL,
-        wrong,
-    )
-
-
-def test_without_the_rule_on_filling_unwritten_elements_are_stored(wrong):
-    func = parse("""
-def triangle(x: f32[6, 6], y: InOut[f32[6, 6]]):
-    for i in range(6):
-        for j in range(6):
-            with block("y", vi=spatial(6, i), vj=spatial(6, j), where=j <= i):
-                y[vi, vj] = x[vi, vj]
-""")
-    broken(
-        "the block writes every element of its tile",
-        lambda: cache_write(func, "y", "y", "global"),
-        func,
-        wrong,
-    )
-
-
-def test_without_the_rule_on_starts_an_update_starts_from_nothing(wrong):
-    func = parse("""
-def update(x: f32[6], y: InOut[f32[6]]):
-    for i in range(6):
-        with block("y", vi=spatial(6, i)):
-            reduce(sum, y[vi], x[vi])
-""")
-    broken(
-        "a cached reduction starts its own state",
-        lambda: cache_write(func, "y", "y", "global", at="i"),
-        func,
-        wrong,
-    )
-
-
-def test_without_the_rule_on_sizes_a_register_tile_is_symbolic():
-    with disabled("a tile has a constant size"):
-        after, (_, tile) = cache_read(ROWS, "y", "x", "register")
-    assert f"{tile} = alloc(f32[n, 20]" in show(after)
-
-
-def test_without_the_rule_on_empty_parts_unwritten_tiles_are_folded(wrong):
-    func = parse("""
-def rows(x: f32[4, 5], y: Out[f32[4]]):
-    for k1 in range(4):
-        for i in range(4):
-            for k2 in range(2):
-                with block("y", vi=spatial(4, i), vk=reduction(5, k1 * 2 + k2),
-                           where=k1 * 2 + k2 < 5):
-                    reduce(sum, y[vi], x[vi, vk])
-""")
-    broken(
-        "no partial result is empty",
-        lambda: cache_write(func, "y", "y", "register", at="i", accumulate=True),
-        func,
-        wrong,
-    )
-
-
 def test_accumulating_keeps_the_order_of_a_fold(same_meaning):
     func = parse("""
 @reducer(commutative=False)
@@ -308,22 +200,3 @@ def rows(x: f32[4, 8], y: Out[f32[4]]):
 """)
     after, _ = cache_write(func, "y", "y", "register", at="i", accumulate=True)
     same_meaning(func, after)
-
-
-def test_without_the_rule_on_written_elements_a_copy_reads_others(wrong):
-    func = parse("""
-def evens(x: f32[8], y: Out[f32[4]]):
-    t = alloc(f32[8])
-    for i in range(4):
-        with block("t", vi=spatial(4, i)):
-            t[vi * 2] = x[vi]
-    for i in range(4):
-        with block("y", vi=spatial(4, i)):
-            y[vi] = t[vi * 2]
-""")
-    broken(
-        "only written elements are copied",
-        lambda: cache_read(func, "y", "t", "global"),
-        func,
-        wrong,
-    )

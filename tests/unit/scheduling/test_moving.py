@@ -8,7 +8,6 @@ from tensorlang.errors import ScheduleError
 from tensorlang.ir.parser import parse
 from tensorlang.ir.printer import show
 from tensorlang.scheduling.compute_at import compute_at
-from tensorlang.scheduling.legality import disabled
 from tensorlang.scheduling.reverse_compute_at import reverse_compute_at
 
 STENCIL = parse("""
@@ -110,63 +109,3 @@ def test_reverse_compute_at_of_whole_rows(golden, same_meaning):
 def test_refusals_of_moving(step, match):
     with pytest.raises(ScheduleError, match=match):
         step()
-
-
-def broken(rule, step, func, wrong):
-    """The step is refused by its rule; without the rule the result is wrong."""
-    with pytest.raises(ScheduleError, match=rule):
-        step()
-    with disabled(rule):
-        after = step()
-    wrong(func, after)
-
-
-def test_without_the_rule_on_readers_one_finds_no_value(wrong):
-    broken(
-        "all readers of a moved producer are under the loop",
-        lambda: compute_at(SOFTMAX, "m", "i_2"),
-        SOFTMAX,
-        wrong,
-    )
-
-
-def test_without_the_rule_on_tiles_a_consumer_comes_too_early(wrong):
-    func = parse("""
-def f(x: f32[8], y: Out[f32[8]]):
-    t = alloc(f32[8])
-    for i_0 in range(4):
-        for i_1 in range(2):
-            with block("t", vi=spatial(8, i_0 + i_1 * 4)):
-                t[vi] = x[vi]
-    for j in range(8):
-        with block("y", vj=spatial(8, j)):
-            y[vj] = t[vj]
-""")
-    broken(
-        "a loop makes separate tiles for a moved consumer",
-        lambda: reverse_compute_at(func, "y", "i_0"),
-        func,
-        wrong,
-    )
-
-
-def test_without_the_rule_on_finishing_a_consumer_sees_old_values(wrong):
-    func = parse("""
-def f(x: f32[8], y: Out[f32[8]]):
-    t = alloc(f32[8])
-    for i in range(8):
-        with block("t", vi=spatial(8, i)):
-            t[vi] = x[vi]
-    for i_1 in range(8):
-        with block("again", vi=spatial(8, i_1)):
-            t[vi] = t[vi] + 1.0
-    for j in range(8):
-        with block("y", vj=spatial(8, j)):
-            y[vj] = t[vj]
-""")
-    broken(
-        "a moved consumer sees finished values",
-        lambda: reverse_compute_at(func, "y", "i"),
-        func,
-        wrong,
-    )

@@ -9,7 +9,6 @@ from tensorlang.ir.parser import parse
 from tensorlang.ir.printer import show
 from tensorlang.scheduling.cache import cache_read
 from tensorlang.scheduling.cache_write import cache_write
-from tensorlang.scheduling.legality import disabled
 from tensorlang.scheduling.loops import split
 from tensorlang.scheduling.pad import pad
 
@@ -74,40 +73,6 @@ def test_pad_a_block_so_that_tiles_need_no_guards(golden, same_meaning):
 def test_refusals_of_padding(step, match):
     with pytest.raises(ScheduleError, match=match):
         step()
-
-
-def test_without_the_rule_on_folds_padding_is_folded(wrong):
-    text = show(MATMUL).replace("reduce(sum", "reduce(prod")
-    func = parse(text.replace("* b[vk, vj]", "+ 5.0 + b[vk, vj] * 0.0"))
-    rule = "padding adds nothing to a reduction"
-    with pytest.raises(ScheduleError, match=rule):
-        pad(packed(func), "c", [1, 1, 4])
-    with disabled(rule):
-        after = pad(packed(func), "c", [1, 1, 4])
-    wrong(func, after)
-
-
-def test_without_the_rule_on_faults_padding_is_divided_by(wrong):
-    func = parse("""
-def f(x: i64[5], y: Out[i64[5]]):
-    t = alloc(i64[5])
-    for i in range(5):
-        with block("t", vi=spatial(5, i)):
-            t[vi] = x[vi] * x[vi] + 1
-    u = alloc(i64[5])
-    for i_1 in range(5):
-        with block("u", vi=spatial(5, i_1)):
-            u[vi] = 100 // t[vi]
-    for i_2 in range(5):
-        with block("y", vi=spatial(5, i_2)):
-            y[vi] = u[vi]
-""")
-    rule = "padded elements can be computed"
-    with pytest.raises(ScheduleError, match=rule):
-        pad(renamed(func), "quotient", [4])
-    with disabled(rule):
-        after = pad(renamed(func), "quotient", [4])
-    wrong(func, after)
 
 
 def renamed(func):

@@ -7,7 +7,6 @@ import pytest
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.parser import parse
 from tensorlang.ir.printer import show
-from tensorlang.scheduling.legality import disabled
 from tensorlang.scheduling.reduction import decompose_reduction
 from tensorlang.scheduling.rfactor import rfactor
 
@@ -146,100 +145,3 @@ def mixed(x: f32[4, 3], y: Out[f32[4]]):
 def test_refusals_of_taking_apart(step, match):
     with pytest.raises(ScheduleError, match=match):
         step()
-
-
-def broken(rule, step, func, wrong):
-    """The step is refused by its rule; without the rule the result is wrong."""
-    with pytest.raises(ScheduleError, match=rule):
-        step()
-    with disabled(rule):
-        after, _ = step()
-    wrong(func, after)
-
-
-def test_without_the_rule_on_place_the_init_runs_again(wrong):
-    func = ARGMAX
-    broken(
-        "the init stands before the whole reduction",
-        lambda: decompose_reduction(func, "m", "k_1"),
-        func,
-        wrong,
-    )
-
-
-def test_without_the_rule_on_users_the_init_comes_too_early(wrong):
-    func = parse("""
-def shared(x: f32[4, 3], y: Out[f32[4]], z: Out[f32[4]]):
-    for r in range(2):
-        for i in range(4):
-            for k in range(3):
-                with block("y", vr=spatial(2, r), vi=spatial(4, i), vk=reduction(3, k)):
-                    reduce(sum, y[vi], x[vi, vk])
-        for j in range(4):
-            with block("z", vj=spatial(4, j)):
-                z[vj] = y[vj]
-                y[vj] = 5.0
-""")
-    broken(
-        "nothing else uses what the init sets",
-        lambda: decompose_reduction(func, "y", "r"),
-        func,
-        wrong,
-    )
-
-
-def test_without_the_rule_on_guards_a_condition_gets_lost(wrong):
-    func = parse("""
-def guarded(x: f32[4, 8], y: InOut[f32[4]]):
-    for i in range(4):
-        for k in range(8):
-            with block("y", vi=spatial(4, i), vk=reduction(8, k), where=i * k > 99):
-                with init():
-                    y[vi] = 0.0
-                reduce(sum, y[vi], x[vi, vk])
-""")
-    broken(
-        "only the ends of axes guard a reduction that is taken apart",
-        lambda: decompose_reduction(func, "y", "k"),
-        func,
-        wrong,
-    )
-
-
-def test_without_the_rule_on_owning_a_loop_is_counted_twice(wrong):
-    func = mixed()
-    broken(
-        "a factored loop belongs to the reduction alone",
-        lambda: rfactor(func, "y", "f"),
-        func,
-        wrong,
-    )
-
-
-def test_without_the_rule_on_order_a_fold_is_out_of_order(wrong):
-    func = parse(LAST)
-    broken(
-        "factored parts are folded in order, or in any order",
-        lambda: rfactor(func, "y", "k_1"),
-        func,
-        wrong,
-    )
-
-
-def test_without_the_rule_on_nests_parts_are_folded_too_early(wrong):
-    func = parse("""
-def shared(x: f32[4, 6], z: Out[f32[2]], y: Out[f32[4]]):
-    for k_0 in range(2):
-        with block("z", vz=spatial(2, k_0)):
-            z[vz] = 1.0
-        for i in range(4):
-            for k_1 in range(3):
-                with block("y", vi=spatial(4, i), vk=reduction(6, k_0 * 3 + k_1)):
-                    reduce(sum, y[vi], x[vi, vk])
-""")
-    broken(
-        "a factored reduction has its nest to itself",
-        lambda: rfactor(func, "y", "k_1"),
-        func,
-        wrong,
-    )

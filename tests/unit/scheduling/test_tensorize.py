@@ -8,7 +8,6 @@ from tensorlang.errors import ScheduleError
 from tensorlang.ir.parser import parse
 from tensorlang.ir.printer import show
 from tensorlang.scheduling.layout import transform_layout
-from tensorlang.scheduling.legality import disabled
 from tensorlang.scheduling.reduction import decompose_reduction
 from tensorlang.scheduling.tensor_intrinsics import NAMES, tensor_intrinsic
 from tensorlang.scheduling.tensorize import tensorize
@@ -103,61 +102,3 @@ def test_tensorize_packing_with_a_transpose(same_meaning):
 def test_refusals_of_tensorizing(step, match):
     with pytest.raises(ScheduleError, match=match):
         step()
-
-
-def broken(rule, step, func, wrong):
-    """The step is refused by its rule; without the rule the result is wrong."""
-    with pytest.raises(ScheduleError, match=rule):
-        step()
-    with disabled(rule):
-        after = step()
-    wrong(func, after)
-
-
-def test_without_the_rule_on_meaning_an_instruction_computes_otherwise(wrong):
-    func = parse(show(MATMUL).replace("a[vi, vk] * b", "a[vi, vk] + b"))
-    func, _ = decompose_reduction(func, "c", "k")
-    broken(
-        "an instruction means what it replaces",
-        lambda: tensorize(func, "c", "fma_16xf32"),
-        func,
-        wrong,
-    )
-
-
-def test_without_the_rule_on_whole_tiles_an_edge_is_overrun(wrong):
-    text = show(MATMUL).replace("48", "40")
-    func = parse(
-        text.replace(
-            "vk=reduction(5, k)", "vk=reduction(5, k), where=j_0 * 16 + j_1 < 40"
-        )
-    )
-    func, _ = decompose_reduction(func, "c", "k")
-    broken(
-        "a tensorized tile is whole",
-        lambda: tensorize(func, "c", "fma_16xf32"),
-        func,
-        wrong,
-    )
-
-
-def test_without_the_rule_on_overlap_an_operand_is_overwritten(wrong):
-    func = parse("""
-def chain(x: f32[16], b: f32[16], y: Out[f32[16]]):
-    t = alloc(f32[16])
-    for i in range(16):
-        with block("t", vi=spatial(16, i)):
-            t[vi] = x[vi] + 3.0
-    for j in range(16):
-        with block("c", vj=ordered(16, j)):
-            reduce(sum, t[vj], t[3] * b[vj])
-    for k in range(16):
-        with block("y", vk=spatial(16, k)):
-            y[vk] = t[vk]
-""")
-    broken(
-        "operands of an instruction do not overlap",
-        lambda: tensorize(func, "j", "fma_16xf32"),
-        func,
-        wrong,
-    )
