@@ -129,6 +129,8 @@ class Operator:
                 kwargs["out"] = out
             return overloaded(self, args, kwargs)
         kernel(*arguments)
+        if out is not None:
+            return result
         kind = type(result)
         if kind is Late:
             return result.settle()

@@ -73,6 +73,8 @@ class Key:
 
     def clone(self) -> Key:
         """A fresh key with the same words: the explicit way to repeat a stream."""
+        if self.words.ndim == 1:
+            return Key(self.impl, self.words, states.Ledger(bytearray(1)), 0)
         return Key(self.impl, self.words)
 
     def consume(self, verb: str, depth: int = 1) -> None:

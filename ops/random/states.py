@@ -35,6 +35,7 @@ Ids: TypeAlias = "int | NDArray[np.int64] | None"
 
 _CHECKING = os.environ.get("TENSORLANG_KEY_CHECK", "1") != "0"
 _LOCK = Lock()
+_last_outside: dict[str, Any] = {}
 _OWN: Final = "tensorlang."
 
 
@@ -114,8 +115,9 @@ def consume(ledger: Ledger, ids: Ids, verb: str, depth: int = 1) -> None:
     if not _CHECKING:
         return
     frame = _getframe(depth + 1)
-    if frame.f_globals.get("__name__", "")[:11] == _OWN:
+    if frame.f_globals is not _last_outside:
         frame = _outside(frame)
+        _remember(frame)
     place = frame.f_code, frame.f_lasti
     with _LOCK:
         if type(ids) is int:
@@ -203,6 +205,13 @@ def _reuse(ledger: Ledger, element: int, verb: str, place: Place) -> KeyReuseErr
         f"{written(place)}; split the key and use each child once (key.clone() is the "
         "explicit way to use one twice)"
     )
+
+
+def _remember(frame: FrameType) -> None:
+    """Keep whose code used a key last: the next use is mostly by the same module."""
+    global _last_outside  # noqa: PLW0603 - one word, replaced as a whole
+    if frame.f_globals.get("__name__", "")[:11] != _OWN:
+        _last_outside = frame.f_globals
 
 
 def _outside(frame: FrameType) -> FrameType:
