@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Sequence
 
 from tensorlang.errors import ScheduleError
@@ -110,11 +111,19 @@ def _others(block: Block, named: object) -> list[Axis]:
     if block.init is not None:
         used |= free_vars(block.init)
     return [
-        axis
+        _without_idle_loops(axis)
         for axis in block.axes
         if axis.var not in named  # type: ignore[operator]
         and (axis.var in used or axis.kind != "spatial")
     ]
+
+
+def _without_idle_loops(axis: Axis) -> Axis:
+    """An axis whose value names no loop that does not matter, as `i % 1` does."""
+    form = linear(axis.value)
+    if form.vars == free_vars(axis.value):
+        return axis
+    return dataclasses.replace(axis, value=form.expr())
 
 
 def _own_loops(

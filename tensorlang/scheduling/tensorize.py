@@ -41,7 +41,13 @@ from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.linear import Linear, linear
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.tensor_intrinsics import TensorIntrinsic, tensor_intrinsic
-from tensorlang.scheduling.tree import Path, find_block, find_loop, replace
+from tensorlang.scheduling.tree import (
+    Path,
+    enclosing_loops,
+    find_block,
+    find_loop,
+    replace,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +194,7 @@ def tensorize(func: Function, target: str, intrinsic: str) -> Function:
     entry = tensor_intrinsic(intrinsic)
     meaning = _nest(entry.meaning.body, intrinsic)
     path = _tile_path(func, target, len(meaning.loops))
+    _not_in_lanes(path)
     tile = _nest(path[-1], target)
     _same_loops(meaning, tile, intrinsic)
     same_computation(meaning, tile, intrinsic)
@@ -204,6 +211,15 @@ def _tile_path(func: Function, target: str, depth: int) -> Path:
         return find_loop(func, target)
     path = find_block(func, target)
     return path[: len(path) - depth]
+
+
+def _not_in_lanes(path: Path) -> None:
+    for loop in enclosing_loops(path):
+        if loop.kind == "vectorized":
+            raise ScheduleError(
+                f"tensorize: loop {loop.var.name!r} around the tile is vectorized, and "
+                "an instruction is on vectors itself; tensorize first"
+            )
 
 
 def _nest(stmt: Node, what: str) -> _Nest:

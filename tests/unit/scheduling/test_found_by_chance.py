@@ -7,18 +7,19 @@ import pytest
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.parser import parse
 from tensorlang.ir.visit import loops
-from tensorlang.scheduling.annotate import bind
+from tensorlang.scheduling.annotate import bind, vectorize
 from tensorlang.scheduling.cache import cache_read
 from tensorlang.scheduling.cache_write import cache_write
 from tensorlang.scheduling.compute_at import compute_at
 from tensorlang.scheduling.inline import inline
 from tensorlang.scheduling.legality import disabled
-from tensorlang.scheduling.loops import split
+from tensorlang.scheduling.loops import fuse, split
 from tensorlang.scheduling.memory import set_scope
 from tensorlang.scheduling.partition import partition, specialize
 from tensorlang.scheduling.reduction import decompose_reduction
 from tensorlang.scheduling.reindex import reindex
 from tensorlang.scheduling.reverse_compute_at import reverse_compute_at
+from tensorlang.scheduling.tensorize import tensorize
 
 COPY = parse("""
 def copy(x: f32[4], y: Out[f32[4]]):
@@ -255,3 +256,33 @@ def rows(x: f32[2, 3], y: Out[f32[2]]):
 """)
     with pytest.raises(ScheduleError, match="loop belongs to the reduction alone"):
         cache_write(func, "y", "y", "register", "f", accumulate=True)
+
+
+def test_a_producer_whose_fused_loops_do_not_all_matter_moves(same_meaning):
+    func = parse("""
+def chain(x: f32[3], y: Out[f32[3]]):
+    t = alloc(f32[3])
+    for i in range(3):
+        for k in range(1):
+            with block("t", vi=spatial(3, i), vk=reduction(1, k)):
+                reduce(sum, t[vi], x[vi])
+    for j in range(3):
+        with block("y", vj=spatial(3, j)):
+            y[vj] = t[vj]
+""")
+    func, _ = fuse(func, "i", "k")
+    same_meaning(func, compute_at(func, "t", "j"))
+
+
+def test_tensorize_under_a_vectorized_loop():
+    func = parse("""
+def product(a: f32[2], b: f32[2, 8], y: InOut[f32[8]]):
+    for k in range(2):
+        for j in range(8):
+            with block("y", vj=spatial(8, j), vk=reduction(2, k)):
+                with init():
+                    pass
+                reduce(sum, y[vj], a[vk] * b[vk, vj])
+""")
+    with pytest.raises(ScheduleError, match="'k' around the tile is vectorized"):
+        tensorize(vectorize(func, "k"), "j", "fma_8xf32")
