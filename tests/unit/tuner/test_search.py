@@ -10,7 +10,7 @@ import pytest
 
 from tensorlang import targets
 from tensorlang.ir.frontend import compute
-from tensorlang.ops.operator import Operator, algorithm, operator
+from tensorlang.ops.operator import algorithm, operator
 from tensorlang.scheduling import Knobs, Schedule, schedule
 from tensorlang.scheduling.registry import SCHEDULES
 from tensorlang.tuner.protocol import ILLEGAL, OK, WRONG, Candidate, Outcome
@@ -40,11 +40,6 @@ def copy(x: Any) -> Any:
     return compute(x.shape, lambda i: x[i], name="y")
 
 
-@operator("test_search.unscheduled", family="test_search_unscheduled")
-def unscheduled(x: Any) -> Any:
-    return compute(x.shape, lambda i: x[i], name="y")
-
-
 @pytest.fixture
 def scheduled() -> Iterator[Callable[[Callable[[Schedule, Knobs], None]], None]]:
     """Give `copy` a schedule for one test."""
@@ -54,8 +49,8 @@ def scheduled() -> Iterator[Callable[[Callable[[Schedule, Knobs], None]], None]]
     SCHEDULES.update(before)
 
 
-def space(op: Operator = copy) -> Space:
-    return Space(op, op.workload((4096,), dtypes="f32"), targets.host())
+def space() -> Space:
+    return Space(copy, copy.workload((4096,), dtypes="f32"), targets.host())
 
 
 def vectors(s: Schedule, knobs: Knobs) -> None:
@@ -245,12 +240,13 @@ def test_code_that_is_too_long_is_refused_before_it_is_built(scheduled: Any) -> 
     assert "vector operations, more than" in refused.reason
 
 
-def test_a_space_without_a_choice_says_why() -> None:
-    single = space(unscheduled)
+def test_a_space_without_a_choice_says_why(scheduled: Any) -> None:
+    scheduled(lambda s, _: s.parallel("i"))
+    single = space()
     single.default()
     assert single.size == 1
-    assert "has no schedule for llvm" in space_note(single, [])
     assert "leaves nothing to choose" in space_note(single, ["a schedule"])
+    assert "has no schedule for llvm" in space_note(single, [])
 
 
 def test_thousands_of_rows_do_not_slow_a_resumed_search(scheduled: Any) -> None:
