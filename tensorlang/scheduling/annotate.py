@@ -17,7 +17,7 @@ from tensorlang.ir.visit import (
 )
 from tensorlang.scheduling.dependence import dependences
 from tensorlang.scheduling.legality import legality
-from tensorlang.scheduling.memory import THREAD, threads_apart
+from tensorlang.scheduling.memory import THREAD, outside_of_threads, threads_apart
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.tree import (
     Path,
@@ -112,10 +112,13 @@ def _shared(func: Function, name: str, kind: str, thread: str) -> Function:
     _not_nested(path, kind, thread)
     iterations_independent(loop, verb, thread)
     inside = set(allocations(loop.body))
+    made = with_fields(loop, kind=kind, thread=thread)
+    for buffer in inside:
+        outside_of_threads(buffer, [made])
     for buffer in allocations(func):
         if buffer not in inside:
             threads_apart(buffer, loop)
-    return replace(path, with_fields(loop, kind=kind, thread=thread))
+    return replace(path, made)
 
 
 def _plain(loop: For, verb: str) -> None:

@@ -44,7 +44,7 @@ MOVES: Final[Mapping[str, Callable[[Draw, View], Any]]] = {
 
 
 # where it can be, a step is drawn more often, so that each has its share of a run
-_MOVING: Final = ("compute_at", "reverse_compute_at", "inline") * 4
+_MOVING: Final = ("compute_at", *["reverse_compute_at"] * 3, "inline") * 3
 _OFTEN: Final = ("rfactor", "pad", "decompose_reduction") * 2
 
 

@@ -7,6 +7,7 @@ odd.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from hypothesis import strategies as st
 from tensorlang_test_programs.draft import Draft
@@ -28,6 +29,9 @@ class Case:
 
     def __repr__(self) -> str:
         return f"{self.func!r} at {self.sizes}"
+
+    def _repr_pretty_(self, printer: Any, _cycle: bool) -> None:
+        printer.text(repr(self))  # as hypothesis prints what failed
 
 
 @st.composite

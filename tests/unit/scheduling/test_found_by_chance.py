@@ -286,3 +286,10 @@ def product(a: f32[2], b: f32[2, 8], y: InOut[f32[8]]):
 """)
     with pytest.raises(ScheduleError, match="'k' around the tile is vectorized"):
         tensorize(vectorize(func, "k"), "j", "fma_8xf32")
+
+
+def test_a_loop_with_shared_memory_inside_is_no_loop_of_threads():
+    func, _ = cache_read(CHAIN, "y", "t", "shared", "j")
+    with pytest.raises(ScheduleError, match="belongs to one thread"):
+        bind(func, "j", "thread.x")
+    assert bind(func, "j", "block.x") != func
