@@ -20,9 +20,9 @@ Call = Callable[[], object]
 ELEMENTS: Final = 1 << 24
 KEYS: Final = 1 << 20
 RATE: Final = 0.5
-# Threefry2x32-20 on vectors: 20 rounds of add, rotate, xor; 2 + 5*2 key additions; the
-# counter's addition. The jax stream folds both words with one more xor.
-_HASH_OPERATIONS: Final = 20 * 3 + 2 + 5 * 2 + 1
+# Threefry2x32-20 on vectors: 20 rounds of add, rotate, xor; two keys added after every
+# fourth; the index and its sum with counter and key. The jax stream folds with one xor.
+_HASH_OPERATIONS: Final = 20 * 3 + 5 * 2 + 2
 
 
 @dataclass(frozen=True, slots=True)
