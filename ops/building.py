@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tensorlang.targets import Target
     from tensorlang.workload import Workload
 
+GENERIC: Final = "generic"
 PIN_VARIABLE: Final = "TENSORLANG_PIN"
 _WORDS: Final = {"true": True, "false": False}
 
@@ -112,12 +113,16 @@ def schedule(
 
 
 def schedules(op: Operator, algorithm: str, target: Target) -> tuple[Entry, ...]:
-    """The schedules that an algorithm of an operator has on a kind of machine."""
+    """The schedules that an algorithm of an operator has on a kind of machine.
+
+    Where it has none, the generic one, which goes by the shapes of its stages.
+    """
     import tensorlang.schedules  # noqa: F401, PLC0415 - fills the table; not when warm
     from tensorlang.scheduling.registry import schedules_for  # noqa: PLC0415
 
     model = "cpu" if target.kind == "llvm" else "simt"
-    return schedules_for(op.scheduled_as, algorithm, model)
+    own = schedules_for(op.scheduled_as, algorithm, model)
+    return own or schedules_for(GENERIC, model=model)
 
 
 def pinned(op: Operator) -> dict[str, Any]:

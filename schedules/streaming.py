@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from tensorlang.ir.nodes import Const, For
+from tensorlang.ir.nodes import Const, Expr, For
 from tensorlang.ir.visit import loops
 from tensorlang.scheduling import Knobs, Schedule
 
@@ -64,13 +64,21 @@ def stream(s: Schedule, loop: str, how: Stream) -> tuple[str, ...]:
         The names of the innermost, vectorized loops: main and tail, or the only one.
     """
     extent = loop_named(s, loop).extent
-    if isinstance(extent, Const) and int(extent.value) % how.step == 0:
+    whole = whole_steps(extent, how.step)
+    if whole == extent:
         return (_cut(s, loop, how),)
-    main, tail = s.partition(loop, extent // how.step * how.step)
+    main, tail = s.partition(loop, whole)
     inner = _cut(s, main, how)
     _, lanes = s.split(tail, [None, how.lanes])
     s.vectorize(lanes)
     return inner, lanes
+
+
+def whole_steps(extent: Expr, step: int) -> Expr:
+    """The largest multiple of `step` up to an extent."""
+    if isinstance(extent, Const):
+        return Const(int(extent.value) // step * step, extent.dtype)
+    return extent // step * step
 
 
 def _cut(s: Schedule, loop: str, how: Stream) -> str:

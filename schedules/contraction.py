@@ -1,0 +1,113 @@
+"""Contractions on a CPU: register tiles of rows by vectors, operands packed at need.
+
+for j_0, i_0 in parallel(...):
+    acc = alloc(f32[rows, vectors * lanes], scope="register")
+    for k in range(K):
+        for i_1 in unrolled(rows):
+            for j_1 in unrolled(vectors):
+                for j_2 in vectorized(lanes): acc[...] += a[i, k] * b[k, j]
+    y[...] = acc
+
+What does not divide is cut off and gets a smaller tile of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tensorlang.errors import ScheduleError
+from tensorlang.ir.nodes import Load
+from tensorlang.ir.visit import free_vars
+from tensorlang.schedules.cutting import cut, extent, is_part, shared
+from tensorlang.schedules.plan import Plan, Tile
+from tensorlang.schedules.stages import Stage, extent_of, tile_axes
+from tensorlang.scheduling import Schedule
+
+
+@dataclass(frozen=True, slots=True)
+class _Axes:
+    """The loops of a contraction by what they are for."""
+
+    row: str
+    column: str
+    folded: tuple[str, ...]
+
+
+def tiles(plan: Plan) -> None:
+    """Tiles over all rows and columns, whole ones and what is left."""
+    s, stage, tile = plan.s, plan.stage, plan.tile()
+    found = tile_axes(stage)
+    if found is None:
+        raise ScheduleError(f"block {stage.name!r} is no contraction")
+    row, column = found
+    folded = tuple(loop.var.name for loop in stage.driven("reduction"))
+    axes = _Axes(row.var.name, column.var.name, folded)
+    if extent_of(row) != 1:
+        _pack(s, stage)
+    for tall in cut(s, stage.name, axes.row, tile.rows):
+        for part in _cut_columns(s, tall, axes.column, tile):
+            _tile(s, part, stage, axes, tile)
+
+
+def _cut_columns(s: Schedule, block: str, column: str, tile: Tile) -> list[str]:
+    """The blocks of whole tiles, of whole vectors, and of what is less than one."""
+    parts = cut(s, block, column, tile.vectors * tile.lanes)
+    narrow = parts[-1]
+    return [*parts[:-1], *cut(s, narrow, column, tile.lanes)]
+
+
+def _pack(s: Schedule, stage: Stage) -> None:
+    """Copies of the operands in which the output's columns are neighbours."""
+    for load in stage.loads:
+        at = _dimension(stage, load)
+        if at is None or at == load.buffer.ndim - 1:
+            continue
+        copy, packed = s.cache_read(stage.name, load.buffer.name, "global")
+        given = [f"d{n}" for n in range(load.buffer.ndim)]
+        laid = [*given[:at], *given[at + 1 :], given[at]]
+        s.transform_layout(packed, f"lambda {', '.join(given)}: ({', '.join(laid)})")
+        for loop in s.loops(copy)[:1]:
+            s.parallel(loop)
+
+
+def _dimension(stage: Stage, load: Load) -> int | None:
+    """Which dimension of an operand the columns index, the last one of several."""
+    found = tile_axes(stage)
+    assert found is not None
+    column = stage.axis(found[1])
+    at = [n for n, index in enumerate(load.indices) if column in free_vars(index)]
+    return at[-1] if at else None
+
+
+def _tile(s: Schedule, block: str, stage: Stage, axes: _Axes, tile: Tile) -> None:
+    """The tile's loops around one block, which is the stage's or a part of it."""
+    around = s.loops(block)
+    i = next(name for name in around if is_part(name, axes.row))
+    j = next(name for name in around if is_part(name, axes.column))
+    inner = [n for n in around if any(is_part(n, name) for name in axes.folded)]
+    outer = [n for n in around if n not in (i, j, *inner)]
+    rows = min(tile.rows, extent(s, i) or tile.rows)
+    columns = extent(s, j) or tile.vectors * tile.lanes
+    lanes = min(tile.lanes, columns)
+    i_0, i_1 = s.split(i, [None, rows])
+    j_0, j_1, j_2 = s.split(j, [None, min(tile.vectors, columns // lanes), lanes])
+    s.reorder(*outer, j_0, i_0, *inner, i_1, j_1, j_2)
+    write, _ = s.cache_write(block, stage.output.name, "register", at=i_0)
+    for loop in (i_1, j_1):
+        s.unroll(loop)
+    s.vectorize(j_2)
+    _write_back(s, write, i_0, lanes)
+    if tile.parallel:
+        shared(s, [*outer, j_0, i_0])
+
+
+def _write_back(s: Schedule, write: str, at: str, lanes: int) -> None:
+    """The tile's own loops, written out: it has to stay in registers."""
+    around = s.loops(write)
+    inside = around[around.index(at) + 1 :]
+    for loop in inside[:-1]:
+        s.unroll(loop)
+    for loop in inside[-1:]:
+        vector, lane = s.split(loop, [None, lanes])
+        s.unroll(vector)
+        s.vectorize(lane)

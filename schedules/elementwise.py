@@ -1,0 +1,59 @@
+"""Injective stages on a CPU, from the best case to the plainest."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tensorlang.errors import ScheduleError
+from tensorlang.schedules.cutting import fused, in_lanes
+from tensorlang.schedules.plan import Plan
+from tensorlang.schedules.stages import extent_of, is_elementwise
+from tensorlang.schedules.streaming import loop_named, stream
+
+_FEW_ROWS: Final = 4
+
+
+def flat(plan: Plan) -> None:
+    """All loops as one: lanes to vectors, chunks to threads where there are many."""
+    if not is_elementwise(plan.stage):
+        raise ScheduleError("operands of several shapes have no common flat index")
+    loop = fused(plan.s, [loop.var.name for loop in plan.stage.loops])
+    how = plan.stream()
+    if plan.threads:
+        stream(plan.s, loop, how)
+    else:
+        in_lanes(plan.s, loop_named(plan.s, loop), how.lanes)
+
+
+def long_rows(plan: Plan) -> None:
+    """The innermost loop streamed, inside of few others."""
+    *outer, inner = plan.stage.loops
+    around = [extent_of(loop) for loop in outer]
+    how = plan.stream()
+    if not plan.threads or not all(n is not None and n <= _FEW_ROWS for n in around):
+        raise ScheduleError("the loops around are long enough to be shared")
+    stream(plan.s, inner.var.name, how)
+
+
+def vector_rows(plan: Plan) -> None:
+    """Rows to threads, the innermost loop to vectors."""
+    *outer, inner = plan.stage.loops
+    lanes = plan.stream().lanes
+    rows = fused(plan.s, [loop.var.name for loop in outer]) if outer else ""
+    in_lanes(plan.s, inner, lanes)
+    if rows and plan.threads:
+        plan.s.parallel(rows)
+
+
+def masked_lanes(plan: Plan) -> None:
+    """Vectors of one register with a mask, on one thread."""
+    loop = plan.stage.loops[-1]
+    lanes = min(plan.width, extent_of(loop) or plan.width)
+    _, lane = plan.s.split(loop.var.name, [None, lanes])
+    plan.s.vectorize(lane)
+
+
+def shared(plan: Plan) -> None:
+    """Only the outermost loop, to threads."""
+    if plan.threads:
+        plan.s.parallel(plan.stage.loops[0].var.name)

@@ -1,0 +1,105 @@
+"""A good schedule by shape alone, for operators that have none of their own.
+
+Each stage is scheduled by its kind. Producers that cost nothing to compute again go
+into their readers; elementwise stages run as one long loop, chunks to threads and lanes
+to vectors; reductions keep partial results in lanes; contractions run in register
+tiles.
+
+Whatever a stage does not allow is left out: every way is tried, and where a primitive
+refuses, a simpler one follows. What is not recognised stays as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from tensorlang.errors import TensorlangError
+from tensorlang.ir.nodes import Load
+from tensorlang.ir.visit import allocations, blocks, free_vars, walk
+from tensorlang.schedules import contraction, elementwise, reductions
+from tensorlang.schedules.plan import Plan
+from tensorlang.schedules.stages import (
+    CONTRACTION,
+    INJECTIVE,
+    REDUCTION,
+    Stage,
+    is_cheap,
+    kind_of,
+    stages,
+)
+from tensorlang.scheduling import Knobs, Schedule, schedule
+
+_Way: TypeAlias = Callable[[Plan], None]
+
+_FOLDS: Final[tuple[_Way, ...]] = (
+    reductions.long_parts,
+    reductions.folded_rows,
+    reductions.folded_columns,
+    elementwise.shared,
+)
+_WAYS: Final[dict[str, tuple[_Way, ...]]] = {
+    INJECTIVE: (
+        elementwise.flat,
+        elementwise.long_rows,
+        elementwise.vector_rows,
+        elementwise.masked_lanes,
+        elementwise.shared,
+    ),
+    REDUCTION: _FOLDS,
+    CONTRACTION: (contraction.tiles, *_FOLDS),
+}
+
+
+@schedule("generic")
+def generic(s: Schedule, knobs: Knobs) -> None:
+    """Every stage by its kind; never refuses a function."""
+    for name in _names(s):
+        stage = _stage(s, name)
+        if stage is not None and _free_to_inline(s, stage):
+            _tried(s, s.inline, name)
+    for name in _names(s):
+        stage = _stage(s, name)
+        if stage is not None and stage.work != 0:
+            plan = Plan(s, knobs, stage)
+            any(_tried(s, way, plan) for way in _WAYS[kind_of(stage)])
+
+
+def _names(s: Schedule) -> list[str]:
+    return [stage.name for stage in stages(s.function)]
+
+
+def _stage(s: Schedule, name: str) -> Stage | None:
+    return next((stage for stage in stages(s.function) if stage.name == name), None)
+
+
+def _tried(s: Schedule, step: Callable[..., object], *args: object) -> bool:
+    """Whether a step went through; where it does not, nothing of it stays."""
+    function, trace = s.function, s.trace
+    try:
+        step(*args)
+    except TensorlangError:
+        s.function, s.trace = function, trace
+        return False
+    return True
+
+
+def _free_to_inline(s: Schedule, stage: Stage) -> bool:
+    """Whether a stage makes a temporary that is as well computed where it is read.
+
+    That is so for what is cheap, and for what one place reads, each element once.
+    """
+    output = stage.output
+    if kind_of(stage) != INJECTIVE or output not in set(allocations(s.function)):
+        return False
+    readers = [
+        (block, node.indices)
+        for block in blocks(s.function)
+        for node in walk(block)
+        if isinstance(node, Load) and node.buffer == output
+    ]
+    if not readers or is_cheap(stage.block):
+        return bool(readers)
+    (block, indices), *others = readers
+    used = frozenset().union(*(free_vars(index) for index in indices))
+    return not others and {axis.var for axis in block.axes} <= used

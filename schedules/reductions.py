@@ -1,0 +1,91 @@
+"""Reductions on a CPU: partial results in vector lanes, results or parts to threads."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Final
+
+from tensorlang.errors import ScheduleError
+from tensorlang.ir.nodes import For
+from tensorlang.schedules.cutting import cut, cut_at, extent, fused, is_part, shared
+from tensorlang.schedules.plan import Plan
+from tensorlang.schedules.stages import contiguous_loop, extent_of
+from tensorlang.schedules.streaming import loop_named
+from tensorlang.scheduling import Schedule
+
+_FEW_CHUNKS: Final = 8
+_PART: Final = 1 << 14  # elements that one part of a long reduction folds
+
+
+def long_parts(plan: Plan) -> None:
+    """One result of a long reduction: parts of fixed length, to threads and lanes.
+
+    How it is cut does not depend on the number of threads, and so the result does not.
+    """
+    s, stage = plan.s, plan.stage
+    if stage.driven("spatial") or not plan.threads:
+        raise ScheduleError("there are results enough to share out")
+    first, *inner = stage.loops
+    length = max(_PART // prod(extent_of(loop) or 1 for loop in inner), 1)
+    parts, _ = s.split(first.var.name, [None, length])
+    name, _ = s.rfactor(stage.name, parts)
+    whole, ragged = divmod(extent_of(first) or 0, length)
+    blocks = [name]
+    if whole and ragged:
+        blocks = cut_at(s, name, s.loops(name)[0], whole)
+    for part in blocks:
+        if contiguous_loop(stage) is stage.loops[-1]:
+            fold_in_lanes(s, loop_named(s, s.loops(part)[-1]), plan.partials())
+        shared(s, s.loops(part)[:1])
+
+
+def folded_rows(plan: Plan) -> None:
+    """Partial results along the operand's rows; results to threads."""
+    s, stage = plan.s, plan.stage
+    along, folded = contiguous_loop(stage), stage.driven("reduction")
+    if along is None or along not in folded:
+        raise ScheduleError("the operand's rows lie along the results")
+    if folded[-1] is not along:
+        rest = [loop.var.name for loop in folded if loop is not along]
+        s.reorder(*rest, along.var.name)
+    spatial = [loop.var.name for loop in stage.driven("spatial")]
+    results = fused(s, spatial) if spatial else ""
+    fold_in_lanes(s, along, plan.partials())
+    if results and plan.threads:
+        s.parallel(results)
+
+
+def fold_in_lanes(s: Schedule, loop: For, lanes: int) -> None:
+    """Lanes that fold side by side; the last step, if it is not full, apart."""
+    length = extent_of(loop)
+    if length is not None:
+        lanes = min(lanes, 1 << max(length.bit_length() - 1, 0))
+    step, lane = s.split(loop.var.name, [None, lanes])
+    s.vectorize(lane)
+    if length is not None and length % lanes:
+        s.partition(step, length // lanes)
+
+
+def folded_columns(plan: Plan) -> None:
+    """Results in vectors: the operand's rows lie along them."""
+    s, stage, lanes = plan.s, plan.stage, plan.partials()
+    spatial = [loop.var.name for loop in stage.driven("spatial")]
+    columns = extent(s, spatial[-1]) or lanes
+    if plan.threads and columns < _FEW_CHUNKS * lanes:
+        lanes = min(lanes, plan.width)
+    folded = [loop.var.name for loop in stage.driven("reduction")]
+    for part in cut(s, stage.name, spatial[-1], lanes):
+        around = s.loops(part)
+        *outer, own = (_part_of(around, name) for name in spatial)
+        inner = [_part_of(around, name) for name in folded]
+        chunk, lane = s.split(own, [None, min(lanes, extent(s, own) or lanes)])
+        s.reorder(*outer, chunk, *inner, lane)
+        write, _ = s.cache_write(part, stage.output.name, "register", at=chunk)
+        s.vectorize(lane)
+        s.vectorize(s.loops(write)[-1])
+        if plan.threads:
+            shared(s, [*outer, chunk])
+
+
+def _part_of(around: tuple[str, ...], name: str) -> str:
+    return next(loop for loop in around if is_part(loop, name))

@@ -1,0 +1,200 @@
+"""What the stages of a function are: injective, a reduction, a contraction, or else.
+
+A stage is an outermost nest of plain loops around one block that computes by its axes.
+Whatever is not recognised is nobody's to touch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+from tensorlang.ir.nodes import (
+    Binary,
+    Block,
+    Buffer,
+    Call,
+    Const,
+    Expr,
+    For,
+    Function,
+    Let,
+    Load,
+    Reduce,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+)
+from tensorlang.ir.visit import free_vars, walk
+from tensorlang.scheduling.linear import linear
+
+INJECTIVE, REDUCTION, CONTRACTION = "injective", "reduction", "contraction"
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A block and all loops around it, outermost first, each driving one axis."""
+
+    block: Block
+    loops: tuple[For, ...]
+
+    @property
+    def name(self) -> str:
+        """The block's name."""
+        return self.block.name
+
+    @property
+    def update(self) -> Store | Reduce:
+        """What the block writes last."""
+        return [n for n in walk(self.block.body) if isinstance(n, (Store, Reduce))][-1]
+
+    @property
+    def outputs(self) -> tuple[Buffer, ...]:
+        """The buffers that it writes last: all components of a reduction's state."""
+        update = self.update
+        return update.buffers if isinstance(update, Reduce) else (update.buffer,)
+
+    @property
+    def output(self) -> Buffer:
+        """The first of its outputs."""
+        return self.outputs[0]
+
+    @property
+    def loads(self) -> tuple[Load, ...]:
+        """The places that it reads, each one once."""
+        found = (n for n in walk(self.block.body) if isinstance(n, Load))
+        return tuple(dict.fromkeys(found))
+
+    def axis(self, loop: For) -> Var:
+        """The axis that a loop drives."""
+        return next(a.var for a in self.block.axes if a.value == loop.var)
+
+    def driven(self, kind: str) -> tuple[For, ...]:
+        """The loops that drive axes of a kind."""
+        kinds = {a.value: a.kind for a in self.block.axes}
+        return tuple(loop for loop in self.loops if kinds.get(loop.var) == kind)
+
+    @property
+    def work(self) -> int | None:
+        """How often the block runs, where that is known."""
+        sizes = [extent_of(loop) for loop in self.loops]
+        known = [size for size in sizes if size is not None]
+        return prod(known) if len(known) == len(sizes) else None
+
+
+def extent_of(loop: For) -> int | None:
+    """A loop's extent, where it is a constant."""
+    return int(loop.extent.value) if isinstance(loop.extent, Const) else None
+
+
+def stages(func: Function) -> Iterator[Stage]:
+    """The recognised stages, in program order."""
+    body = func.body.stmts if isinstance(func.body, Seq) else (func.body,)
+    for stmt in body:
+        chain: list[For] = []
+        inner: Stmt = stmt
+        while isinstance(inner, For):
+            chain.append(inner)
+            inner = inner.body
+        if chain and isinstance(inner, Block) and _plain(inner, chain):
+            yield Stage(inner, tuple(chain))
+
+
+def _plain(block: Block, chain: list[For]) -> bool:
+    """Whether loops and axes are one to one, and nothing else is going on."""
+    driving = [axis.value for axis in block.axes if not isinstance(axis.value, Const)]
+    one_to_one = sorted(map(repr, driving)) == sorted(loop.var.name for loop in chain)
+    usual = block.where is None and block.init is None and block.scope == "thread"
+    kinds = {axis.kind for axis in block.axes}
+    return (
+        one_to_one
+        and usual
+        and all(loop.kind == "serial" for loop in chain)
+        and kinds <= {"spatial", "reduction"}
+        and _computes(block, folds="reduction" in kinds)
+    )
+
+
+def _computes(block: Block, *, folds: bool) -> bool:
+    """Whether the body is lets, and then stores or one reduction."""
+    body = block.body.stmts if isinstance(block.body, Seq) else (block.body,)
+    updates = [stmt for stmt in body if not isinstance(stmt, Let)]
+    if folds:
+        return len(updates) == 1 and isinstance(updates[0], Reduce)
+    return bool(updates) and all(isinstance(stmt, Store) for stmt in updates)
+
+
+def kind_of(stage: Stage) -> str:
+    """The kind of a stage."""
+    if not stage.driven("reduction"):
+        return INJECTIVE
+    return CONTRACTION if tile_axes(stage) else REDUCTION
+
+
+def tile_axes(stage: Stage) -> tuple[For, For] | None:
+    """The loops over a tile's rows and columns, where a stage is a contraction.
+
+    Columns are the output's last dimension. Rows are the last spatial loop that indexes
+    none of the operands that the columns index, so that these serve all rows.
+    """
+    update, spatial = stage.update, stage.driven("spatial")
+    folds = isinstance(update, Reduce) and update.reducer.name == "sum"
+    if not folds or len(spatial) < 2 or not _product(stage):
+        return None
+    columns = spatial[-1]
+    if update.indices[-1] != stage.axis(columns):
+        return None
+    used = {
+        var
+        for load in stage.loads
+        if stage.axis(columns) in _variables(load)
+        for var in _variables(load)
+    }
+    rows = [loop for loop in spatial[:-1] if stage.axis(loop) not in used]
+    return (rows[-1], columns) if used and rows else None
+
+
+def _product(stage: Stage) -> bool:
+    return any(isinstance(n, Binary) and n.op == "mul" for n in walk(stage.block.body))
+
+
+def _variables(load: Load) -> frozenset[Var]:
+    found: frozenset[Var] = frozenset()
+    return found.union(*(free_vars(index) for index in load.indices))
+
+
+def contiguous_loop(stage: Stage) -> For | None:
+    """The loop along which the largest operand lies in memory, one by one."""
+    ranked = sorted(stage.loads, key=lambda load: -len(_variables(load)))
+    for load in ranked[:1]:
+        steps = dict(linear(load.indices[-1]).terms) if load.indices else {}
+        for loop in reversed(stage.loops):
+            if steps.get(stage.axis(loop)) == 1:
+                return loop
+    return None
+
+
+def is_elementwise(stage: Stage) -> bool:
+    """Whether every operand has one shape, and is read where the result is written."""
+    axes = tuple(stage.axis(loop) for loop in stage.loops)
+    shape = tuple(loop.extent for loop in stage.loops)
+    places: list[tuple[Buffer, tuple[Expr, ...]]] = [
+        (n.buffer, n.indices)
+        for n in walk(stage.block.body)
+        if isinstance(n, (Load, Store))
+    ]
+    return all(
+        (indices == axes and buffer.shape == shape)
+        or all(isinstance(index, Const) for index in indices)
+        for buffer, indices in places
+    )
+
+
+def is_cheap(block: Block) -> bool:
+    """Whether a value costs no more to compute again than to read back."""
+    nodes = list(walk(block.body))
+    return sum(isinstance(n, (Binary, Call)) for n in nodes) <= 3 and not any(
+        isinstance(n, Call) or (isinstance(n, Binary) and n.op == "div") for n in nodes
+    )

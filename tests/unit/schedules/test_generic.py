@@ -1,0 +1,199 @@
+"""The generic schedule: any program keeps its meaning; stages go by kind."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+
+from tensorlang import targets
+from tensorlang.ir import (
+    argmax,
+    compute,
+    function,
+    intrinsic,
+    parse,
+    placeholder,
+    reduce_axis,
+    run,
+    show,
+    size,
+    sum,
+)
+from tensorlang.schedules.generic import generic
+from tensorlang.schedules.stages import kind_of, stages
+from tensorlang.scheduling import Knobs, Schedule
+
+TARGET = targets.Target(threads=2, vector_bits=512, vector_registers=32)
+
+
+def scheduled(func, **pinned):
+    s = Schedule(func, TARGET)
+    generic(s, Knobs(pinned=pinned))
+    return s
+
+
+def test_random_programs_keep_their_meaning(programs):
+    changed = []
+
+    @seed(0)
+    @settings(
+        max_examples=150,
+        deadline=None,
+        database=None,
+        phases=(Phase.generate, Phase.shrink),
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(data=st.data())
+    def check(data):
+        case = data.draw(programs.nests())
+        pinned = {
+            "lanes": data.draw(st.sampled_from([8, 16])),
+            "chunk": 16,
+            "partials": data.draw(st.sampled_from([8, 16])),
+            "rows": data.draw(st.sampled_from([1, 2, 4])),
+        }
+        made = scheduled(case.func, **pinned)
+        changed.append(made.function != case.func)
+        programs.sound(made.function, case, programs.outcomes(case.func, case))
+
+    check()
+    assert len(changed) >= 150
+    assert changed.count(True) >= 100
+
+
+def matmul(m, n, k, *, transposed=True):
+    x = placeholder((m, k), "f32", "x")
+    w = placeholder((n, k) if transposed else (k, n), "f32", "w")
+    r = reduce_axis(k, "k")
+
+    def value(i, j):
+        return sum(x[i, r] * (w[j, r] if transposed else w[r, j]), r)
+
+    return function("matmul", [x, w], [compute((m, n), value, "y")])
+
+
+def elementwise(*shape):
+    x, z = placeholder(shape, "f32", "x"), placeholder(shape, "f32", "z")
+    y = compute(shape, lambda i, j: x[i, j] * z[i, j] + 1.0, "y")
+    return function("elementwise", [x, z], [y])
+
+
+def row_sums(m, n):
+    x, k = placeholder((m, n), "f32", "x"), reduce_axis(n, "k")
+    return function("row_sums", [x], [compute((m,), lambda i: sum(x[i, k], k), "y")])
+
+
+def row_argmax(m, n):
+    x, k = placeholder((m, n), "f32", "x"), reduce_axis(n, "k")
+    pair = compute((m,), lambda i: argmax(x[i, k], k.var, k), ("top", "at"))
+    return function("row_argmax", [x], list(pair))
+
+
+def column_sums(m, n):
+    x, k = placeholder((m, n), "f32", "x"), reduce_axis(m, "k")
+    y = compute((n,), lambda j: sum(x[k, j], k), "y")
+    return function("column_sums", [x], [y])
+
+
+def total(n):
+    x, k = placeholder((n,), "f32", "x"), reduce_axis(n, "k")
+    return function("total", [x], [compute((), lambda: sum(x[k], k), "y")])
+
+
+def variance(m, n):
+    x, k = placeholder((m, n), "f32", "x"), reduce_axis(n, "k")
+    r = reduce_axis(n, "r")
+    s = compute((m,), lambda i: sum(x[i, k], k), "s")
+    d = compute((m, n), lambda i, j: x[i, j] - s[i] / float(n), "d")
+    y = compute((m,), lambda i: sum(d[i, r] * d[i, r], r), "y")
+    return function("variance", [x], [y])
+
+
+@pytest.mark.parametrize(
+    ("func", "kinds"),
+    [
+        (elementwise(3, 4), ["injective"]),
+        (row_sums(3, 4), ["reduction"]),
+        (row_argmax(3, 4), ["reduction"]),
+        (matmul(3, 4, 5), ["contraction"]),
+        (variance(3, 4), ["reduction", "injective", "reduction"]),
+    ],
+)
+def test_kinds_of_stages(func, kinds):
+    assert [kind_of(stage) for stage in stages(func)] == kinds
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        """
+def scan(x: f32[9], y: Out[f32[9]]):
+    s = alloc(f32[1])
+    s[0] = 0.0
+    for i in range(9):
+        with block("y", vi=ordered(9, i)):
+            s[0] = s[0] + x[vi]
+            y[vi] = s[0]
+""",
+        """
+def bare(x: f32[9], y: Out[f32[9]]):
+    for i in range(9):
+        y[i] = x[i]
+""",
+    ],
+)
+def test_what_is_not_recognised_stays(text):
+    func = parse(text)
+    assert scheduled(func).function == func
+
+
+GOLDENS = {
+    "elementwise": elementwise(100, 1000),
+    "row_sums": row_sums(100, 1003),
+    "column_sums": column_sums(1000, 100),
+    "total": total(1_000_000),
+    "contraction": matmul(30, 50, 70),
+}
+
+
+@pytest.mark.parametrize("name", GOLDENS)
+def test_generic_schedule_text(golden, name):
+    golden(show(scheduled(GOLDENS[name]).function) + "\n")
+
+
+def test_symbolic_sizes_stream(programs):
+    n = size("n")
+    x = placeholder((n, 3), "f32", "x")
+    func = function("f", [x], [compute((n, 3), lambda i, j: x[i, j] + 1.0, "y")])
+    made = scheduled(func, lanes=8, chunk=16)
+    text = show(made.function)
+    assert "parallel" in text
+    assert "vectorized(8)" in text
+    case = programs.Case(func, ({"n": 1}, {"n": 43}, {"n": 200}))
+    programs.sound(made.function, case, programs.outcomes(func, case))
+
+
+def test_cheap_producers_are_inlined_and_dear_ones_are_not():
+    assert "d = alloc" not in show(scheduled(variance(8, 64)).function)
+    x = placeholder((8, 64), "f32", "x")
+    e = compute((8, 64), lambda i, j: intrinsic("exp", x[i, j]), "e")
+    y = compute((8, 64), lambda i, j: e[i, j] + e[i, (j + 1) % 64], "y")
+    assert "e = alloc" in show(scheduled(function("f", [x], [y])).function)
+
+
+def test_pinned_knobs_are_obeyed():
+    made = scheduled(matmul(64, 64, 64), rows=4, vectors=3)
+    assert 'alloc(f32[4, 48], scope="register")' in show(made.function)
+    knobs = Knobs()
+    generic(Schedule(matmul(64, 64, 64), TARGET), knobs)
+    assert knobs.domains.keys() == {"rows", "vectors"}
+
+
+def test_scheduled_stages_run_without_a_fault():
+    import numpy as np
+
+    x = np.arange(6 * 100, dtype=np.float32).reshape(6, 100) % 7
+    out = np.zeros(6, np.float32)
+    run(scheduled(variance(6, 100), partials=16).function, x, out)
+    np.testing.assert_allclose(out, x.var(1) * 100, rtol=1e-5)
