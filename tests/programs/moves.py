@@ -44,8 +44,8 @@ MOVES: Final[Mapping[str, Callable[[Draw, View], Any]]] = {
 
 
 # where it can be, a step is drawn more often, so that each has its share of a run
-_MOVING: Final = ("compute_at", *["reverse_compute_at"] * 3, "inline") * 3
-_OFTEN: Final = ("rfactor", "pad", "decompose_reduction") * 2
+_MOVING: Final = ("compute_at", "set_scope", *["reverse_compute_at", "inline"] * 3) * 2
+_OFTEN: Final = ("rfactor", "pad", "decompose_reduction", "reindex")
 
 
 @st.composite

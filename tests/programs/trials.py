@@ -88,7 +88,7 @@ def trial(draw: Draw, case: Case, tally: Tally, most: int = 6) -> Function:
     """
     func, trace = case.func, Trace()
     expected = outcomes(func, case)
-    for _ in range(draw(st.integers(2, most))):
+    for _ in range(draw(st.integers(3, most))):
         step = draw(steps(func))
         if step is None:
             continue
