@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.nodes import Load
 from tensorlang.ir.visit import free_vars
-from tensorlang.schedules.cutting import cut, extent, is_part, shared
+from tensorlang.schedules.cutting import cut, extent, is_part, shared, tried
 from tensorlang.schedules.plan import Plan, Tile
 from tensorlang.schedules.stages import Stage, extent_of, tile_axes
 from tensorlang.scheduling import Schedule
@@ -43,7 +43,7 @@ def tiles(plan: Plan) -> None:
     folded = tuple(loop.var.name for loop in stage.driven("reduction"))
     axes = _Axes(row.var.name, column.var.name, folded)
     if extent_of(row) != 1:
-        _pack(s, stage)
+        _pack(s, stage, tile)
     for tall in cut(s, stage.name, axes.row, tile.rows):
         for part in _cut_columns(s, tall, axes.column, tile):
             _tile(s, part, stage, axes, tile)
@@ -56,18 +56,36 @@ def _cut_columns(s: Schedule, block: str, column: str, tile: Tile) -> list[str]:
     return [*parts[:-1], *cut(s, narrow, column, tile.lanes)]
 
 
-def _pack(s: Schedule, stage: Stage) -> None:
-    """Copies of the operands in which the output's columns are neighbours."""
+def _pack(s: Schedule, stage: Stage, tile: Tile) -> None:
+    """Copies of the operands in strips: a tile's columns are neighbours."""
+    strip = tile.vectors * tile.lanes
     for load in stage.loads:
         at = _dimension(stage, load)
         if at is None or at == load.buffer.ndim - 1:
             continue
         copy, packed = s.cache_read(stage.name, load.buffer.name, "global")
         given = [f"d{n}" for n in range(load.buffer.ndim)]
-        laid = [*given[:at], *given[at + 1 :], given[at]]
+        laid = [f"{given[at]} // {strip}", *given[:at], *given[at + 1 :]]
+        laid.append(f"{given[at]} % {strip}")
         s.transform_layout(packed, f"lambda {', '.join(given)}: ({', '.join(laid)})")
-        for loop in s.loops(copy)[:1]:
-            s.parallel(loop)
+        block = f"copy_by_columns_{tile.lanes}x{tile.lanes}x{load.buffer.dtype}"
+        if not tried(s, _transpose, s, copy, tile.lanes, block):
+            shared(s, s.loops(copy)[:1])
+
+
+def _transpose(s: Schedule, copy: str, lanes: int, intrinsic: str) -> None:
+    """A matrix's copy in square blocks, turned in registers where they are whole."""
+    around = s.loops(copy)
+    if len(around) != 2:
+        raise ScheduleError(f"block {copy!r} copies no matrix")
+    rows, columns = around
+    for loop in (rows, columns):
+        cut(s, copy, loop, lanes)
+    row, row_in = s.split(rows, [None, lanes])
+    column, column_in = s.split(columns, [None, lanes])
+    s.reorder(row, column, row_in, column_in)
+    s.parallel(row)
+    s.tensorize(row_in, intrinsic)
 
 
 def _dimension(stage: Stage, load: Load) -> int | None:

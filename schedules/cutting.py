@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from tensorlang.errors import TensorlangError
 from tensorlang.ir.nodes import For
 from tensorlang.ir.visit import blocks
 from tensorlang.schedules.stages import extent_of
 from tensorlang.schedules.streaming import loop_named, whole_steps
 from tensorlang.scheduling import Schedule
+
+
+def tried(s: Schedule, step: Callable[..., object], *args: object) -> bool:
+    """Whether a step went through; where it does not, nothing of it stays."""
+    function, trace = s.function, s.trace
+    try:
+        step(*args)
+    except TensorlangError:
+        s.function, s.trace = function, trace
+        return False
+    return True
 
 
 def is_part(name: str, prefix: str) -> bool:

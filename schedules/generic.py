@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from tensorlang.errors import TensorlangError
 from tensorlang.ir.nodes import Load
 from tensorlang.ir.visit import allocations, blocks, free_vars, walk
 from tensorlang.schedules import contraction, elementwise, reductions
+from tensorlang.schedules.cutting import tried
 from tensorlang.schedules.plan import Plan
 from tensorlang.schedules.stages import (
     CONTRACTION,
@@ -57,12 +57,12 @@ def generic(s: Schedule, knobs: Knobs) -> None:
     for name in _names(s):
         stage = _stage(s, name)
         if stage is not None and _free_to_inline(s, stage):
-            _tried(s, s.inline, name)
+            tried(s, s.inline, name)
     for name in _names(s):
         stage = _stage(s, name)
         if stage is not None and stage.work != 0:
             plan = Plan(s, knobs, stage)
-            any(_tried(s, way, plan) for way in _WAYS[kind_of(stage)])
+            any(tried(s, way, plan) for way in _WAYS[kind_of(stage)])
 
 
 def _names(s: Schedule) -> list[str]:
@@ -71,17 +71,6 @@ def _names(s: Schedule) -> list[str]:
 
 def _stage(s: Schedule, name: str) -> Stage | None:
     return next((stage for stage in stages(s.function) if stage.name == name), None)
-
-
-def _tried(s: Schedule, step: Callable[..., object], *args: object) -> bool:
-    """Whether a step went through; where it does not, nothing of it stays."""
-    function, trace = s.function, s.trace
-    try:
-        step(*args)
-    except TensorlangError:
-        s.function, s.trace = function, trace
-        return False
-    return True
 
 
 def _free_to_inline(s: Schedule, stage: Stage) -> bool:
