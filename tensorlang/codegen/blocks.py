@@ -37,7 +37,7 @@ from tensorlang.ir.nodes import (
     as_expr,
     seq,
 )
-from tensorlang.ir.visit import free_vars, rebuild, substitute, walk
+from tensorlang.ir.visit import free_vars, reads, rebuild, substitute, walk, writes
 
 
 def remove_blocks(function: Function) -> Function:
@@ -179,9 +179,14 @@ def find_place(block: Block, path: tuple[Stmt, ...]) -> Hoist | Never | None:
         ),
         None,
     )
-    if position is None:
+    if position is None or _made_inside(block, inside[position]):
         return None
     return _hoist(block, inside[position:], reduced)
+
+
+def _made_inside(block: Block, loop: Stmt) -> bool:
+    """Whether the init reads what the loop that it would stand before computes."""
+    return block.init is not None and bool(reads(block.init) & writes(loop))
 
 
 def _hoist(

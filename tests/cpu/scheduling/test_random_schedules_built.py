@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from tensorlang import targets
+from tensorlang.ir.parser import parse
 from tensorlang.ir.printer import show
 from tensorlang.runtime import build
 from tensorlang.targets import Target
@@ -52,3 +53,23 @@ def _same_when_built(
         kernel(*arrays, *(sizes[free.name] for free in kernel.signature.free))
         for param, got, wanted in zip(func.params, arrays, expected, strict=True):
             np.testing.assert_array_equal(got, wanted, err_msg=param.buffer.name)
+
+
+def test_an_init_that_reads_what_its_loops_compute_stays_inside() -> None:
+    func = parse("""
+def biased(x: f32[1], w: f32[1], y: Out[f32[2, 2]]):
+    for i in range(2):
+        for k in range(1):
+            for j in range(2):
+                t = alloc(f32[3])
+                for c in range(3):
+                    with block("t", vc=spatial(3, c)):
+                        t[vc] = w[0]
+                with block("y", vi=spatial(2, i), vj=spatial(2, j), vk=reduction(1, k)):
+                    with init():
+                        y[vi, vj] = t[1] * 3.0
+                    reduce(min, y[vi, vj], x[vk] - t[vj + vi])
+""")
+    x, w, y = np.float32([1]), np.float32([-1]), np.zeros((2, 2), np.float32)
+    build(func, store=False)(x, w, y)
+    np.testing.assert_array_equal(y, np.full((2, 2), -3))
