@@ -96,12 +96,15 @@ def own_start(
             f"{_buffers(update)[0].name!r}, which would still be in the tile"
         )
     folds = any(axis.kind == "reduction" for axis in block.axes)
-    if isinstance(update, Store) or (folds and block.init != seq()):
+    again = bool(own) and any(axis.kind in FOLDED for axis in block.axes)
+    if isinstance(update, Store) and not again:
+        return None
+    if isinstance(update, Reduce) and folds and block.init != seq():
         return None
     if folds and accumulate:
         return None
     return (
-        f"block {block.name!r} goes on from what {update.buffers[0].name!r} holds; "
+        f"block {block.name!r} goes on from what {_buffers(update)[0].name!r} holds; "
         "cache_write before decompose_reduction, and not an update in place"
     )
 

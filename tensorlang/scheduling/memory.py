@@ -7,7 +7,16 @@ from dataclasses import replace as with_fields
 from typing import Any, Final
 
 from tensorlang.errors import ScheduleError
-from tensorlang.ir.nodes import BUFFER_SCOPES, HINTS, Buffer, For, Function, Load, Store
+from tensorlang.ir.nodes import (
+    BUFFER_SCOPES,
+    HINTS,
+    Buffer,
+    Const,
+    For,
+    Function,
+    Load,
+    Store,
+)
 from tensorlang.ir.visit import loops, reads, rebuild, replace_buffers, writes
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.primitives import primitive
@@ -53,6 +62,16 @@ def threads_apart(buffer: Buffer, loop: For) -> None:
     )
 
 
+def _counted(buffer: Buffer) -> None:
+    """Refuse registers and shared memory of a size that varies."""
+    varies = not all(isinstance(extent, Const) for extent in buffer.shape)
+    if varies and buffer.scope in ("register", "shared"):
+        raise ScheduleError(
+            f"set_scope: the size of {buffer.name} varies, so it cannot be in "
+            f"{buffer.scope!r} memory; use a part of constant size (compute_at)"
+        )
+
+
 @primitive
 def set_scope(func: Function, buffer: str, scope: str) -> Function:
     """Let a temporary live in another memory.
@@ -75,6 +94,7 @@ def set_scope(func: Function, buffer: str, scope: str) -> Function:
     path = find_alloc(func, buffer)
     old = alloc_of(path).buffer
     new = with_fields(old, scope=scope)
+    _counted(new)
     outside_of_threads(new, enclosing_loops(path))
     for loop in loops(path[-2]):
         if loop.kind in SHARING:

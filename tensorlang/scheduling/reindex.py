@@ -171,6 +171,10 @@ def _used_axes(block: Block, indices: tuple[Expr, ...]) -> tuple[Var, ...]:
     Raises:
         ScheduleError: an index depends on more than axes.
     """
+    if any(index.dtype.lanes > 1 for index in indices):
+        raise ScheduleError(
+            f"block {block.name!r} works on vectors; reindex before tensorize"
+        )
     used = frozenset().union(*(free_vars(index) for index in indices))
     if used & set(binders(block.body)) or any(
         isinstance(node, Load) for index in indices for node in walk(index)

@@ -302,3 +302,44 @@ def rows(x: f32[1], y: Out[f32[1, 3]]):
     assert bind(func, "j", "block.x") != func
     with pytest.raises(ScheduleError, match="belongs to one thread"):
         bind(func, "j", "thread.x")
+
+
+PRODUCT = parse("""
+def product(a: f32[2], b: f32[2, 8], y: InOut[f32[1, 8]]):
+    for i in range(1):
+        for k in range(2):
+            for j in range(8):
+                with block("y", vi=spatial(1, i), vj=spatial(8, j),
+                           vk=reduction(2, k)):
+                    with init():
+                        pass
+                    reduce(sum, y[vi, vj], a[vk] * b[vk, vj])
+""")
+
+
+def test_an_instruction_that_goes_on_from_its_result_is_not_cached():
+    func, _ = fuse(tensorize(PRODUCT, "j", "fma_8xf32"), "i", "k")
+    with pytest.raises(ScheduleError, match="a cached reduction starts its own state"):
+        cache_write(func, "y", "y", "global")
+
+
+def test_an_instruction_is_not_reindexed():
+    func = tensorize(PRODUCT, "j", "fma_8xf32")
+    with pytest.raises(ScheduleError, match="works on vectors"):
+        reindex(func, "y", "b")
+
+
+def test_registers_and_shared_memory_have_a_constant_size():
+    func = parse("""
+def chain(x: f32[n], y: Out[f32[n]], *, n: i64):
+    t = alloc(f32[n])
+    for i in range(n):
+        with block("t", vi=spatial(n, i)):
+            t[vi] = x[vi]
+    for j in range(n):
+        with block("y", vj=spatial(n, j)):
+            y[vj] = t[vj]
+""")
+    for scope in ("register", "shared"):
+        with pytest.raises(ScheduleError, match="the size of t varies"):
+            set_scope(func, "t", scope)
