@@ -122,10 +122,14 @@ def deal_columns(s: Schedule, stride: int) -> None:
         dealt, f"lambda b, c, i, j: (b, c, i, j % {stride}, j // {stride})"
     )
     *outer, column = s.loops(copy)
-    chunk, lane, turn = s.split(column, [None, LANES, stride])
-    s.reorder(chunk, turn, lane)
-    s.vectorize(lane)
-    s.unroll(turn)
+    columns = constant(s.function.buffers[0].shape[3]) or 0
+    whole = columns // (LANES * stride) * LANES * stride
+    parts = s.partition(column, whole) if 0 < whole < columns else (column,)
+    for part in parts:
+        chunk, lane, turn = s.split(part, [None, LANES, stride])
+        s.reorder(chunk, turn, lane)
+        s.vectorize(lane)
+        s.unroll(turn)
     for loop in outer[:2][-1:]:
         s.parallel(loop)
 
@@ -138,7 +142,7 @@ def register_tile(s: Schedule, part: str, vectors: int) -> None:
     write, registers = s.cache_write(f"y{part}", "y", "register", at=tile)
     # each row of the tile begins a register, also where the last one is not full
     s.transform_layout(
-        registers, f"lambda b, o, i, j: (b, o, i, j // {LANES}, j % {LANES})"
+        registers, f"lambda b, o, i, j: (b, i, o * {vectors * LANES} + j)"
     )
     for loop in (loops[2], loops[3], vector):
         s.unroll(loop)

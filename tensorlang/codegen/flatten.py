@@ -8,7 +8,7 @@ A layout's physical shape is that of its results at the largest indices, plus on
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from tensorlang.codegen.folding import add, make, mul, product
 from tensorlang.errors import CodegenError
@@ -29,6 +29,8 @@ from tensorlang.ir.nodes import (
 )
 from tensorlang.ir.visit import rebuild
 
+REGISTER_BYTES: Final = 64
+
 
 def flatten(function: Function) -> Function:
     """The function with one-dimensional buffers and no layouts."""
@@ -37,7 +39,8 @@ def flatten(function: Function) -> Function:
     def place(buffer: Buffer) -> tuple[Buffer, tuple[Expr, ...]]:
         if buffer not in known:
             shape = physical_shape(buffer)
-            flat = replace(buffer, shape=(product(shape),), layout=None)
+            size = _whole_registers(buffer, product(shape))
+            flat = replace(buffer, shape=(size,), layout=None)
             known[buffer] = flat, shape
         return known[buffer]
 
@@ -59,6 +62,14 @@ def flatten(function: Function) -> Function:
         Param(place(param.buffer)[0], param.role) for param in function.params
     )
     return replace(function, params=params, body=visit(function.body))
+
+
+def _whole_registers(buffer: Buffer, size: Expr) -> Expr:
+    """Room for the last lanes of a tile whose last vector is not full."""
+    if buffer.scope not in ("register", "private") or not isinstance(size, Const):
+        return size
+    lanes, count = REGISTER_BYTES // buffer.dtype.bytes, int(size.value)
+    return size if count <= lanes else Const(-(-count // lanes) * lanes, size.dtype)
 
 
 def physical_shape(buffer: Buffer) -> tuple[Expr, ...]:

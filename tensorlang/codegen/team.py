@@ -137,6 +137,8 @@ def _host_scratch(stmt: Stmt) -> Iterable[Buffer]:
         match item:
             case Alloc():
                 yield item.buffer
+            case For(kind="parallel"):
+                continue
             case For() | While() if has_parallel(item):
                 yield from _host_scratch(item.body)
             case If() if has_parallel(item):

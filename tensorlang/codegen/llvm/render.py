@@ -9,6 +9,7 @@ from tensorlang import templates
 from tensorlang.codegen.llvm import instructions as ins
 from tensorlang.codegen.llvm import stages, workspace
 from tensorlang.codegen.llvm.builder import Builder, Module
+from tensorlang.codegen.llvm.dead_lanes import drop_dead_lanes
 from tensorlang.codegen.llvm.expressions import value
 from tensorlang.codegen.llvm.types import llvm_type
 from tensorlang.codegen.llvm.unmask import unmask
@@ -33,7 +34,7 @@ def render(
     Raises:
         CodegenError: the function was not lowered, or cannot be expressed.
     """
-    function = unmask(function)
+    function = unmask(drop_dead_lanes(function))
     module = Module(frozenset(target.features))
     pieces, size = workspace.layout(function)
     routines = [

@@ -1,0 +1,195 @@
+"""Masks dropped on lanes of a thread's own scratch that nobody reads.
+
+A ragged tile keeps its last vector in a whole register, of which only some lanes count.
+Storing under a mask there keeps the other lanes, for nothing: a select in every step of
+a reduction, which costs more than the product. Where no load can see the lanes that are
+masked off, the store takes all of them, and what it is made of may be anything there.
+
+    store(t[ramp(0, 1, 16)], fma(a, b, load(t[ramp(0, 1, 16)], mask=m)), mask=m)
+ -> store(t[ramp(0, 1, 16)], fma(a, b, t[ramp(0, 1, 16)]))
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from tensorlang.codegen.storage import on_stack
+from tensorlang.ir.nodes import (
+    Alloc,
+    AtomicUpdate,
+    Binary,
+    Buffer,
+    Call,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    Function,
+    Let,
+    Load,
+    Node,
+    Ramp,
+    Select,
+    Seq,
+    Splat,
+    Stmt,
+    Store,
+    Unary,
+    Var,
+)
+from tensorlang.ir.visit import children, rebuild, walk
+
+Lanes = tuple[Any, ...]  # the value of each lane
+_COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
+    "lt": operator.lt,
+    "le": operator.le,
+    "gt": operator.gt,
+    "ge": operator.ge,
+    "eq": operator.eq,
+    "ne": operator.ne,
+}
+_BITS: Final[dict[str, Callable[[Any, Any], bool]]] = {
+    "and": operator.and_,
+    "or": operator.or_,
+}
+
+
+def drop_dead_lanes(function: Function) -> Function:
+    """The function with no mask that only protects lanes which are never read."""
+    masks = _Masks()
+    masks.visit(function.body)
+    if not masks.constant:
+        return function
+    live = _live(function, masks)
+    return replace(function, body=_rewritten(function.body, masks, live))
+
+
+@dataclass(slots=True)
+class _Masks:
+    """The masks that are known, by the access that has them."""
+
+    values: dict[Var, Lanes] = field(default_factory=dict)
+    constant: dict[int, Lanes] = field(default_factory=dict)
+
+    def visit(self, node: Node) -> None:
+        """Note the masks below a statement; lets stand before what uses them."""
+        match node:
+            case Seq(stmts=stmts):
+                for stmt in stmts:
+                    self.visit(stmt)
+            case Let(var=var, value=value):
+                self._note(value)
+                known = self.lanes(value) if var.dtype.is_bool else None
+                self.values.pop(var, None)
+                if known is not None:
+                    self.values[var] = known
+            case Store():
+                self._note(node)
+            case _:
+                for child in children(node):
+                    self.visit(child) if isinstance(child, Stmt) else self._note(child)
+
+    def _note(self, node: Node) -> None:
+        for access in walk(node):
+            if isinstance(access, (Load, Store)) and access.mask is not None:
+                known = self.lanes(access.mask)
+                if known is not None:
+                    self.constant[id(access)] = known
+
+    def lanes(self, expr: Expr) -> Lanes | None:
+        """The value of each lane of a condition, where it is a constant."""
+        match expr:
+            case Var():
+                return self.values.get(expr)
+            case Const(value=value):
+                return (value,)
+            case Splat(value=Const(value=value), lanes=count):
+                return (value,) * count
+            case Ramp(base=Const(value=first), stride=Const(value=step), lanes=count):
+                return tuple(first + step * lane for lane in range(count))
+            case Compare(op=op, a=a, b=b):
+                return self._both(_COMPARE[op], a, b)
+            case Binary(op=op, a=a, b=b) if op in _BITS:
+                return self._both(_BITS[op], a, b)
+            case Unary(op="not", a=a) if a.dtype.is_bool:
+                known = self.lanes(a)
+                return None if known is None else tuple(not lane for lane in known)
+        return None
+
+    def _both(self, op: Callable[[Any, Any], bool], a: Expr, b: Expr) -> Lanes | None:
+        left, right = self.lanes(a), self.lanes(b)
+        if left is None or right is None:
+            return None
+        return tuple(op(x, y) for x, y in zip(left, right, strict=True))
+
+
+def _places(access: Load | Store) -> list[int] | None:
+    """The element of each lane, where the access says so."""
+    if len(access.indices) != 1:
+        return None
+    match access.indices[0]:
+        case Ramp(base=Const(value=first), stride=Const(value=step), lanes=count):
+            return [int(first) + int(step) * lane for lane in range(count)]
+        case Const(value=place):
+            return [int(place)]
+    return None
+
+
+def _live(function: Function, masks: _Masks) -> dict[Buffer, set[int]]:
+    """The elements of each temporary that some load may read; none where unknown."""
+    live: dict[Buffer, set[int]] = {
+        node.buffer: set()
+        for node in walk(function.body)
+        if isinstance(node, Alloc) and on_stack(node.buffer)
+    }
+    for node in walk(function.body):
+        if isinstance(node, AtomicUpdate):
+            live.pop(node.buffer, None)
+        if not isinstance(node, Load) or node.buffer not in live:
+            continue
+        places = _places(node)
+        if places is None:
+            live.pop(node.buffer)
+            continue
+        active = masks.constant.get(id(node), (True,) * len(places))
+        live[node.buffer].update(p for p, on in zip(places, active, strict=True) if on)
+    return live
+
+
+def _rewritten(body: Stmt, masks: _Masks, live: dict[Buffer, set[int]]) -> Stmt:
+    def dead(store: Store) -> bool:
+        """Whether nobody reads what the mask keeps as it was."""
+        off, places = masks.constant.get(id(store)), _places(store)
+        if off is None or places is None or store.buffer not in live:
+            return False
+        (extent,) = store.buffer.shape
+        inside = isinstance(extent, Const) and max(places) < extent.value
+        kept = {place for place, on in zip(places, off, strict=True) if not on}
+        return inside and min(places) >= 0 and not kept & live[store.buffer]
+
+    def visit(node: Any) -> Any:
+        if isinstance(node, Store) and node.mask is not None and dead(node):
+            value = _anything(node.value, masks, masks.constant[id(node)])
+            return replace(node, value=value, mask=None)
+        return rebuild(node, visit) if isinstance(node, Stmt) else node
+
+    return visit(body)  # type: ignore[no-any-return]
+
+
+def _anything(expr: Expr, masks: _Masks, active: Lanes) -> Expr:
+    """A value whose lanes outside of `active` do not matter."""
+
+    def visit(node: Any) -> Any:
+        match node:
+            case Load(buffer=buffer, mask=Expr()) if on_stack(buffer):
+                known, places = masks.constant.get(id(node)), _places(node)
+                same = known == active and places is not None
+                return replace(node, mask=None) if same else node
+            case Binary() | Unary() | Call() | Select() | Cast():
+                return rebuild(node, visit)
+        return node
+
+    return visit(expr)  # type: ignore[no-any-return]
