@@ -61,6 +61,8 @@ def drop_dead_lanes(function: Function) -> Function:
     """The function with no mask that only protects lanes which are never read."""
     masks = _Masks()
     masks.visit(function.body)
+    for access in masks.varying:
+        masks.constant.pop(access, None)
     if not masks.constant:
         return function
     live = _live(function, masks)
@@ -73,6 +75,7 @@ class _Masks:
 
     values: dict[Var, Lanes] = field(default_factory=dict)
     constant: dict[int, Lanes] = field(default_factory=dict)
+    varying: set[int] = field(default_factory=set)
 
     def visit(self, node: Node) -> None:
         """Note the masks below a statement; lets stand before what uses them."""
@@ -96,7 +99,9 @@ class _Masks:
         for access in walk(node):
             if isinstance(access, (Load, Store)) and access.mask is not None:
                 known = self.lanes(access.mask)
-                if known is not None:
+                if known is None or self.constant.get(id(access), known) != known:
+                    self.varying.add(id(access))  # or one tree stands in two places
+                else:
                     self.constant[id(access)] = known
 
     def lanes(self, expr: Expr) -> Lanes | None:
