@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from tensorlang import targets
-from tensorlang.errors import ArgumentError, TensorlangError
+from tensorlang.errors import ArgumentError, OperatorError, TensorlangError
 from tensorlang.ops.operator import DIRECT
 from tensorlang.records import lookup
 from tensorlang.runtime import build as build_kernel
@@ -61,13 +61,33 @@ def scheduled(
     pins: Mapping[str, Any],
 ) -> Schedule:
     """The schedule of the first record that is not stale, else the default's."""
-    from tensorlang.scheduling.knobs import Knobs  # noqa: PLC0415 - not when warm
-
     for record in () if pins else known:
         made = replayed(op, record, workload, target)
         if not isinstance(made, str):
             return made[0]
-    return schedule(op, workload, target, DIRECT, Knobs(pinned=pins))
+    return default(op, workload, target, pins)[0]
+
+
+def default(
+    op: Operator, workload: Workload, target: Target, pins: Mapping[str, Any]
+) -> tuple[Schedule, Knobs]:
+    """The schedule of the default rule, with some knobs pinned.
+
+    Raises:
+        ArgumentError: a pinned knob is none of the schedule's, or out of its domain.
+    """
+    from tensorlang.scheduling.knobs import Knobs  # noqa: PLC0415 - not when warm
+
+    knobs = Knobs(pinned=pins)
+    made = schedule(op, workload, target, DIRECT, knobs)
+    whole_family = f"{op.family}:" in os.environ.get(PIN_VARIABLE, "")
+    if knobs.unasked() and not whole_family:  # of a family, some members have it
+        known = ", ".join(knobs.values) or "none"
+        raise ArgumentError(
+            f"{PIN_VARIABLE} fixes {', '.join(knobs.unasked())}, which is no knob of "
+            f"{op.id}; it has {known}"
+        )
+    return made, knobs
 
 
 def replayed(
@@ -144,7 +164,19 @@ def pinned(op: Operator) -> dict[str, Any]:
             )
         if name in (op.id, *op.aliases, op.family):
             found[knob.strip()] = _value(value.strip())
+        else:
+            _known(name)
     return found
+
+
+def _known(name: str) -> None:
+    """Refuse a pinned name that no operator or family has."""
+    from tensorlang.ops.registry import select  # noqa: PLC0415 - only where pinned
+
+    try:
+        select(name)
+    except OperatorError as problem:
+        raise ArgumentError(f"{PIN_VARIABLE} names no operator: {problem}") from None
 
 
 def _value(text: str) -> Any:

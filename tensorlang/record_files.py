@@ -108,10 +108,15 @@ class Record:
         return json.dumps(self.workload.to_json(), sort_keys=True)
 
 
+def is_name(value: Any) -> bool:
+    """Whether a value can name a machine, an operator or a knob in a record."""
+    return isinstance(value, str) and _NAME.fullmatch(value) is not None
+
+
 def _name(value: Any) -> str:
-    if not isinstance(value, str) or not _NAME.fullmatch(value):
+    if not is_name(value):
         raise RecordError(f"{str(value)[:80]!r} is not a name")
-    return value
+    return str(value)
 
 
 def _number(value: Any) -> float:

@@ -118,7 +118,8 @@ def _other_machines(target: str, operator: str) -> Iterator[Record]:
         if not folder.is_dir():
             continue
         for machine in sorted(folder.iterdir()):
-            if machine.is_dir() and machine.name not in seen:
+            known = machine.name in seen or not record_files.is_name(machine.name)
+            if machine.is_dir() and not known:
                 seen.add(machine.name)
                 yield from _layered(machine.name, operator)
 

@@ -71,8 +71,6 @@ def scalars(rate: float, dtype: np.dtype[Any]) -> tuple[int, float]:
     Raises:
         ArgumentError: not 0 <= rate < 1.
     """
-    if isinstance(rate, bool) or not isinstance(rate, (int, float, np.floating)):
-        raise ArgumentError(f"nn.dropout: rate is a number, not {rate!r}")
     if not 0.0 <= rate < 1.0:
         raise ArgumentError(
             f"nn.dropout: 0 <= rate < 1, not {rate}; rate is the share that is dropped "
@@ -177,6 +175,17 @@ def dropout_train(
     return kernel, arguments, (y, Key(state.impl, after))
 
 
+def _number(rate: Any) -> float:
+    """A rate as a Python number; an array without dimensions is one."""
+    if isinstance(rate, np.ndarray) and not rate.ndim:
+        rate = rate[()]
+    if isinstance(rate, (bool, np.bool_)) or not isinstance(
+        rate, (int, float, np.number)
+    ):
+        raise ArgumentError(f"nn.dropout: rate is a number, not {rate!r}")
+    return rate if isinstance(rate, int) else float(rate)
+
+
 def _masked(  # noqa: PLR0917 - by position, for speed
     op: Operator,
     x: Any,
@@ -191,6 +200,8 @@ def _masked(  # noqa: PLR0917 - by position, for speed
 
     The first condition is the short way of a call that was made before.
     """
+    if type(rate) is not float:
+        rate = _number(rate)
     if type(key) is Key and type(x) is np.ndarray and type(out) is np.ndarray:
         launch = op.kernels.get((key.impl, x.dtype, stream, target))
         if (

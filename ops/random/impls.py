@@ -53,7 +53,7 @@ _ROUNDS: Final = {
     ("philox", 4): (10, 16),
 }
 STREAMS: Final = ("jax", "packed")
-_NAME: Final = re.compile(r"(threefry|philox)([24])x(32|64)(?:-(\d{1,3}))?")
+_NAME: Final = re.compile(r"(threefry|philox)([24])x(32|64)(?:-([0-9]{1,3}))?")
 
 W = TypeVar("W")
 

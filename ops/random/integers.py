@@ -162,6 +162,8 @@ def permutation(key: Key, x: Any, *, axis: int = 0, target: Any = None) -> Launc
     if isinstance(x, (int, np.integer)) and not isinstance(x, bool):
         if not 0 <= x <= _MOST:
             raise ArgumentError(f"{name}: 0 <= n < 2^31, not {x}")
+        if axis not in (0, -1):
+            raise ArgumentError(f"{name}: the numbers 0 .. {x}-1 have no axis {axis}")
         launch = _built(permutation, target, "i32", impl=key.impl)
         order = np.empty(int(x), np.int32)
         return launch, (key.take("shuffled with"), order, _rounds(len(order))), order

@@ -29,7 +29,7 @@ class Key:
 
     Attributes:
         impl: Canonical name of the hash, such as `threefry2x32`.
-        words: `uint32` or `uint64` array `[*shape, words of a key]`; not to be written.
+        words: `uint32` or `uint64` array `[*shape, words of a key]`, read-only.
     """
 
     __slots__ = ("_ids", "_ledger", "impl", "words")
@@ -42,6 +42,9 @@ class Key:
         ids: states.Ids = None,
     ) -> None:
         self.impl = impl
+        if words.flags.writeable:  # clones and views share it
+            words = words.view()
+            words.flags.writeable = False
         self.words = words
         if ledger is None:
             single = words.ndim == 1
@@ -144,7 +147,8 @@ class Key:
 
     def __reduce__(self) -> tuple[Any, ...]:
         held = self._ledger.states_of(self._ids).tobytes()
-        return _restored, (self.impl, np.array(self.words), held)
+        numbers = states.folded(self._ledger, self._ids)
+        return _restored, (self.impl, np.array(self.words), held, numbers)
 
     def _indices(self) -> NDArray[np.int64]:
         if self._ids is None:
@@ -152,11 +156,11 @@ class Key:
         return np.asarray(self._ids)
 
 
-def _restored(impl: str, words: NDArray[Any], held: bytes) -> Key:
+def _restored(
+    impl: str, words: NDArray[Any], held: bytes, numbers: states.Folded
+) -> Key:
     made = Key(impl_named(impl).name, words)
-    ledger = made._ledger  # noqa: SLF001 - its own module
-    ledger.states[:] = held
-    ledger.uses.append((None, "used", "a place before it was pickled"))
+    states.restore(made._ledger, held, numbers)  # noqa: SLF001 - its own module
     return made
 
 

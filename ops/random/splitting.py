@@ -182,7 +182,7 @@ def _fold_many(key: Key, numbers: NDArray[np.uint64], target: Any) -> Launch:
         counters[..., -2] = numbers >> np.uint64(32)
     launch = _launcher(hash, key.impl, target, batch=key.ndim > 0)
     made = np.empty((*shape, how.key_words), how.dtype)
-    key.fold(np.unique(numbers) if key.ndim else numbers)
+    key.fold(numbers)
     keys = key.words.reshape(-1, how.key_words) if key.ndim else key.words
 
     def run(*arguments: Any) -> None:

@@ -37,6 +37,8 @@ _CHECKING = os.environ.get("TENSORLANG_KEY_CHECK", "1") != "0"
 _LOCK = Lock()
 _last_outside: dict[str, Any] = {}
 _OWN: Final = "tensorlang."
+_EACH_APART: Final = 1024
+_BEFORE: Final = "a place before it was pickled"
 
 
 def _renew_lock() -> None:
@@ -139,19 +141,98 @@ def fold(ledger: Ledger, ids: Ids, data: NDArray[Any]) -> None:
         return
     frame = _outside(_getframe(2))
     place = frame.f_code, frame.f_lasti
-    group = ids.tobytes() if isinstance(ids, np.ndarray) else ids
-    runs = _runs(data, place)
+    parts = _parts(ledger, ids, data, place)
     with _LOCK:
-        known = ledger.folds.setdefault(group, Intervals())
-        for low, high in runs:
-            earlier = known.held(low, high)
-            if earlier is not None:
-                raise KeyReuseError(_same_data(low, high, earlier, place))
+        for group, runs in parts:
+            for others in _overlapping(ledger, group):
+                for low, high in runs:
+                    earlier = others.held(low, high)
+                    if earlier is not None:
+                        raise KeyReuseError(_same_data(low, high, earlier, place))
         _mark_many(ledger, ids, FOLDED, ("folded", place))
         ledger.uses.append((ids, "folded", place))
         del ledger.uses[1024:-1]  # a long loop of folds needs no longer memory
+        for group, runs in parts:
+            known = ledger.folds.setdefault(_group(group), Intervals())
+            for low, high in runs:
+                known.add(low, high, place)
+
+
+def _parts(
+    ledger: Ledger, ids: Ids, data: NDArray[Any], place: Place
+) -> list[tuple[Ids, list[tuple[int, int]]]]:
+    """Which elements get which numbers: one each, or all of them all.
+
+    Of a long batch with a number each, the numbers count for the batch as a whole.
+    """
+    if type(ids) is int or data.size == 1:
+        return [(ids, _runs(data, place))]
+    if data.size > _EACH_APART:
+        return [(ids, _runs(np.unique(data), place))]
+    members = _members(_group(ids), len(ledger.states))
+    pairs = zip(members.tolist(), data.reshape(-1).tolist(), strict=True)
+    return [(element, [(number, number + 1)]) for element, number in pairs]
+
+
+def _group(ids: Ids) -> int | bytes | None:
+    """What the numbers folded into some elements together are filed under."""
+    return ids.tobytes() if isinstance(ids, np.ndarray) else ids
+
+
+def _members(group: int | bytes | None, size: int) -> NDArray[np.int64]:
+    """The elements of a group, of a ledger of `size`."""
+    if group is None:
+        return np.arange(size)
+    return (
+        np.frombuffer(group, np.int64)
+        if isinstance(group, bytes)
+        else np.array([group])
+    )
+
+
+def _overlapping(ledger: Ledger, ids: Ids) -> list[Intervals]:
+    """The numbers folded into any of the elements, alone or with others."""
+    folds = ledger.folds
+    if len(folds) == 1 and _group(ids) in folds:
+        return list(folds.values())
+    if type(ids) is int:  # of the many single elements, only this one matters
+        shared = (g for g in folds if type(g) is not int or g == ids)
+    else:
+        shared = iter(folds)
+    size = len(ledger.states)
+    wanted = _members(_group(ids), size)
+    return [folds[g] for g in shared if np.isin(wanted, _members(g, size)).any()]
+
+
+Folded: TypeAlias = "list[tuple[list[int], list[tuple[int, int]]]]"
+
+
+def folded(ledger: Ledger, ids: Ids) -> Folded:
+    """The numbers folded into the elements: positions among `ids`, and runs."""
+    size = len(ledger.states)
+    wanted = _members(_group(ids), size)
+    found = []
+    with _LOCK:
+        for group, numbers in ledger.folds.items():
+            at = np.flatnonzero(np.isin(wanted, _members(group, size)))
+            if at.size and numbers.lows:
+                highs = (high for high, _ in numbers.runs)
+                found.append((at.tolist(), list(zip(numbers.lows, highs, strict=True))))
+    return found
+
+
+def restore(ledger: Ledger, held: bytes, numbers: Folded) -> None:
+    """Give a new ledger the states and folded numbers that another one had."""
+    ledger.states[:] = held
+    ledger.uses.append((None, "used", _BEFORE))
+    for positions, runs in numbers:
+        whole = len(positions) == len(ledger.states) and len(positions) > 1
+        many = np.asarray(positions, np.int64).tobytes()
+        group = None if whole else positions[0] if len(positions) == 1 else many
+        known = ledger.folds.setdefault(group, Intervals())
         for low, high in runs:
-            known.add(low, high, place)
+            if known.held(low, high) is None:
+                known.add(low, high, _BEFORE)
 
 
 def _mark_many(ledger: Ledger, ids: Ids, state: int, use: tuple[str, Place]) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tensorlang import records
-from tensorlang.errors import ArgumentError
 from tensorlang.ops import building
 from tensorlang.ops.operator import DIRECT
 from tensorlang.scheduling import Knobs
@@ -65,15 +63,7 @@ def choose(op: Operator, workload: Workload, target: Target) -> Chosen:
 
 def _default(op: Operator, workload: Workload, target: Target) -> Chosen:
     pins = building.pinned(op)
-    knobs = Knobs(pinned=pins)
-    made = building.schedule(op, workload, target, DIRECT, knobs)
-    whole_family = f"{op.family}:" in os.environ.get(building.PIN_VARIABLE, "")
-    if knobs.unasked() and not whole_family:  # of a family, some members have it
-        known = ", ".join(knobs.values) or "none"
-        raise ArgumentError(
-            f"{building.PIN_VARIABLE} fixes {', '.join(knobs.unasked())}, which is no "
-            f"knob of {op.id}; it has {known}"
-        )
+    made, knobs = building.default(op, workload, target, pins)
     rule = "the default: the schedule's own rule over shape and machine"
     why = f"{building.PIN_VARIABLE} fixes {', '.join(pins)}" if pins else rule
     return Chosen(made, DIRECT, knobs, why)

@@ -12,6 +12,7 @@ from tensorlang.ir.nodes import (
     AtomicUpdate,
     Buffer,
     Call,
+    Const,
     Evaluate,
     Expr,
     LaneReduce,
@@ -67,6 +68,8 @@ def check_access(
             f"an access to {buffer.name!r} mixes lanes {sorted(counts)}; "
             "give all indices and the mask one number of lanes"
         )
+    for index, extent in zip(indices, buffer.shape, strict=True):
+        check_inside(buffer, index, extent, site)
     lanes = max((index.dtype.lanes for index in indices), default=1)
     if mask is not None and mask.dtype.lanes > lanes:
         raise site.fault(
@@ -74,6 +77,18 @@ def check_access(
             f"{mask.dtype.lanes}; use a mask of {lanes}"
         )
     return lanes
+
+
+def check_inside(buffer: Buffer, index: Expr, extent: Expr, site: Site) -> None:
+    """A constant index lies in its dimension, where that is constant."""
+    if not isinstance(index, Const):
+        return
+    beyond = isinstance(extent, Const) and index.value >= extent.value
+    if index.value < 0 or beyond:
+        raise site.fault(
+            f"{buffer.name!r} is accessed at {index.value}, outside of its dimension "
+            f"of {extent!r}; index it from 0 to one below"
+        )
 
 
 def check_operation(op: str, dtype: DType, site: Site) -> None:

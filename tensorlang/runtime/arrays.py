@@ -139,8 +139,8 @@ def _from_buffer(value: Any, name: str) -> Array:
         return np.asarray(memoryview(value))
     except TypeError:
         raise ArgumentError(
-            f"{name} is a {_type_name(value)}, not an array; "
-            f"pass numpy.asarray({name}) with the right dtype"
+            f"{name} is a {_type_name(value)}, not an array; pass one of NumPy, or of "
+            "anything that speaks DLPack"
         ) from None
 
 

@@ -103,12 +103,14 @@ def cached_kernel(
 
 
 def make_artifact(recipe: Recipe, target: Target) -> Artifact:
-    """Lower, print and compile a function, without looking into any cache."""
+    """Verify, lower, print and compile a function, looking into no cache."""
     from tensorlang.codegen.llvm.render import render  # noqa: PLC0415 - not when warm
     from tensorlang.codegen.lower import lower  # noqa: PLC0415 - not when warm
     from tensorlang.ir.printer import show  # noqa: PLC0415 - not when warm
+    from tensorlang.ir.verifier import verify  # noqa: PLC0415 - not when warm
     from tensorlang.runtime.describing import signature_of  # noqa: PLC0415 - the same
 
+    verify(recipe.function)
     signature = signature_of(recipe.function)
     times = [time.perf_counter()]
     lowered = lower(recipe.function, target)

@@ -234,10 +234,25 @@ def test_workloads_travel_as_json():
 
 def test_pins_are_read_from_the_environment(monkeypatch):
     monkeypatch.setenv(
-        "TENSORLANG_PIN", "random.bits:lanes=32,nontemporal=true,threefry:x=a,nn.y:z=1"
+        "TENSORLANG_PIN", "random.bits:lanes=32,nontemporal=true,threefry:x=a"
     )
     assert pinned(random.bits) == {"lanes": 32, "nontemporal": True, "x": "a"}
     assert pinned(scaled_sum) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("nn.y:z=1", "TENSORLANG_PIN names no operator: no operator is called 'nn.y'"),
+        ("random.uniform:zzz=1", "fixes zzz, which is no knob of random.uniform"),
+    ],
+)
+def test_pins_of_nothing_are_refused(monkeypatch, text, complaint):
+    monkeypatch.setenv("TENSORLANG_PIN", text)
+    random.uniform.forget()
+    with pytest.raises(ArgumentError, match=complaint):
+        random.uniform(random.key(0), (3,))
+    random.uniform.forget()
 
 
 @pytest.mark.parametrize("text", ["lanes=3", "random.bits:lanes", "random.bits:=3"])

@@ -158,7 +158,7 @@ def test_fixed_and_composite_dimensions(assemble):
 
 
 def test_what_is_no_array(scale):
-    sentence = "hand: x is a list, not an array; pass numpy.asarray"
+    sentence = "hand: x is a list, not an array; pass one of NumPy"
     refused(ArgumentError, sentence, scale, [1.0, 2.0], ramp(), 2.0)
     refused(ArgumentError, "x is a NoneType, not an array", scale, None, ramp(), 2.0)
 

@@ -24,6 +24,7 @@ from tensorlang.ir.nodes import (
     as_expr,
     seq,
 )
+from tensorlang.ir.parser import parse
 from tensorlang.ir.reducers import builtin
 from tensorlang.ir.verifier import verify
 from tensorlang.ir.verify_layout import layout_fault
@@ -197,3 +198,10 @@ def test_sizes_that_vary_are_for_global_and_private_memory(scope, accepted, refu
     body = 't = alloc(f32[n], scope="SCOPE")\ny[0] = 1.0'
     refused(body.replace("SCOPE", scope), "'t' is in .* memory and its size varies")
     accepted(body.replace("SCOPE", "private"))
+
+
+@pytest.mark.parametrize("index", [-1, 4])
+def test_a_constant_index_lies_in_its_dimension(index: int) -> None:
+    text = f"def f(y: Out[f32[4]]):\n    y[{index}] = 0.0\n"
+    with pytest.raises(IRError, match=f"'y' is accessed at {index}, outside"):
+        verify(parse(text))

@@ -205,3 +205,9 @@ def test_what_was_beaten_side_by_side_goes_whatever_its_time_was() -> None:
     assert not records.add(made(seconds=1e-3, ir="better"), beaten=["another"])
     assert records.add(made(seconds=1e-3, ir="better"), beaten=["lucky"])
     assert records.lookup(made().workload, HERE)[0].record.ir == "better"
+
+
+def test_folders_that_are_no_machines_are_passed_over() -> None:
+    for name in (".git", "a b", "..."):
+        (records.user_folder() / name).mkdir(parents=True)
+    assert records.lookup(made().workload, HERE) == ()
