@@ -9,9 +9,9 @@ there, merges, and moves a complete new file into place.
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
+import stat
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
@@ -26,6 +26,8 @@ FORMAT: Final = 1
 MAX_BYTES: Final = 16 << 20
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:+-]{0,127}")
 _SECONDS_TO_WAIT: Final = 30
+_LARGEST: Final = 1e18
+_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 KnobValue: TypeAlias = bool | int | float | str
 
@@ -121,9 +123,15 @@ def _name(value: Any) -> str:
 
 def _number(value: Any) -> float:
     good = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not good or not math.isfinite(value) or value < 0:
-        raise RecordError(f"{str(value)[:80]!r} is not a number of at least 0")
+    if not good or not 0 <= value <= _LARGEST or value != value:  # noqa: PLR0124 - NaN
+        raise RecordError(f"{str(value)[:80]!r} is not a number from 0 to {_LARGEST:g}")
     return float(value)
+
+
+def _day(value: Any) -> str:
+    if not isinstance(value, str) or not _DATE.fullmatch(value):
+        raise RecordError(f"{str(value)[:80]!r} is not a day such as 2026-11-21")
+    return value
 
 
 def _flag(value: Any) -> bool:
@@ -146,7 +154,8 @@ _READERS: Final[dict[str, Callable[[Any], Any]]] = {
     "workload": Workload.from_json,
     **dict.fromkeys(("target", "architecture", "algorithm", "schedule"), _name),
     "knobs": _knobs,
-    **dict.fromkeys(("ir", "generator", "date"), _name),
+    **dict.fromkeys(("ir", "generator"), _name),
+    "date": _day,
     **dict.fromkeys(("seconds", "spread", "default_seconds"), _number),
     **dict.fromkeys(("roofline", "error"), _number),
     "static": _flag,
@@ -158,25 +167,48 @@ def path_of(folder: Path, target: str, operator: str) -> Path:
     return folder / _name(target) / f"{_name(operator)}.json"
 
 
-def read(path: Path) -> list[Record]:
+def read(path: Path, *, filed: bool = True) -> list[Record]:
     """The records of one file; none where there is no file.
+
+    Args:
+        path: The file.
+        filed: Whether its place in a folder of records must fit what it holds.
 
     Raises:
         RecordError: the file is broken; the message names it and what is wrong.
     """
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise RecordError(f"it is larger than {MAX_BYTES >> 20} MiB")
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(_bounded(path))
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             raise RecordError(f"it is not in record format {FORMAT}")
-        return [Record.from_json(item) for item in data["records"]]
+        found = [Record.from_json(item) for item in data["records"]]
+        for record in found if filed else ():
+            _filed_right(record, path)
+        return found
     except FileNotFoundError:
         return []
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as problem:
         raise RecordError(
             f"record file {path} cannot be used: {problem}; mend or remove it"
         ) from problem
+
+
+def _bounded(path: Path) -> str:
+    """The text of a regular file of a reasonable size."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise RecordError("it is not a regular file")
+    with path.open("rb") as file:
+        data = file.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise RecordError(f"it is larger than {MAX_BYTES >> 20} MiB")
+    return data.decode("utf-8")
+
+
+def _filed_right(record: Record, path: Path) -> None:
+    if path_of(path.parent.parent, record.target, record.workload.operator) != path:
+        raise RecordError(
+            f"it holds a record of {record.workload.operator} on {record.target}"
+        )
 
 
 def write(path: Path, records: Iterable[Record]) -> None:

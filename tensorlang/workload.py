@@ -6,11 +6,17 @@ for: frozen, hashable, and JSON there and back.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from tensorlang.errors import RecordError
+
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,127}")
+_DTYPE: Final = re.compile(r"[a-z][a-z0-9]{1,7}")
+_LARGEST: Final = 1 << 48
+_MOST_THREADS: Final = 1 << 12
 
 Attribute: TypeAlias = bool | int | float | str | tuple[int, ...] | None
 
@@ -74,11 +80,11 @@ class Workload:
         """
         try:
             return cls(
-                _text(data["operator"]),
-                tuple(tuple(map(_whole, shape)) for shape in data["shapes"]),
-                tuple(map(_text, data["dtypes"])),
+                _text(data["operator"], _NAME),
+                tuple(tuple(map(_extent, shape)) for shape in data["shapes"]),
+                tuple(_text(name, _DTYPE) for name in data["dtypes"]),
                 attributes_of(data["attributes"]),
-                _whole(data["threads"]),
+                _up_to(data["threads"], _MOST_THREADS),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as problem:
             raise RecordError(
@@ -103,9 +109,9 @@ def _attribute(value: Any) -> Attribute:
     raise TypeError(f"{value!r} is no attribute of a workload")
 
 
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r} is not a string")
+def _text(value: Any, form: re.Pattern[str]) -> str:
+    if not isinstance(value, str) or not form.fullmatch(value):
+        raise TypeError(f"{str(value)[:80]!r} is no name of an operator or type")
     return value
 
 
@@ -113,3 +119,13 @@ def _whole(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{value!r} is not a whole number")
     return value
+
+
+def _extent(value: Any) -> int:
+    return _up_to(value, _LARGEST)
+
+
+def _up_to(value: Any, most: int) -> int:
+    if not 0 <= _whole(value) <= most:
+        raise ValueError(f"{str(value)[:80]} is not from 0 to {most}")
+    return int(value)

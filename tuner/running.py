@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -91,8 +92,19 @@ class Run:
                 "cannot import; put it in a module of its own"
             )
         if not self.op.module.startswith("tensorlang."):
-            name = f"{self.op.module}:{self.op.__name__}"
+            name = f"{self.op.module}:{self._attribute()}"
         return Worker(name, self.workload, self.target.name)
+
+    def _attribute(self) -> str:
+        """What the operator is called in its module."""
+        held = vars(sys.modules[self.op.module])
+        for name, value in held.items():
+            if value is self.op:
+                return name
+        raise ArgumentError(
+            f"{self.op.id} is not an attribute of its module {self.op.module}, so the "
+            "tuner's worker cannot import it; give it a name there"
+        )
 
     def measure(self, search: Search, worker: Worker, default: Candidate) -> Finals:
         """Explore, then the finals; Ctrl-C ends the first, and again the second.

@@ -136,7 +136,7 @@ def merge(
     found: list[Record] = []
     for path in _expanded(paths):
         try:
-            found += record_files.read(path)
+            found += record_files.read(path, filed=False)
         except RecordError as problem:
             broken.append(str(problem))
     kept = _filed(found, held.user_folder())

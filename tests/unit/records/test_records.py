@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import multiprocessing
+import os
 from pathlib import Path
 
 import pytest
@@ -143,6 +144,18 @@ HOSTILE = [
     ("static", 1),
     ("workload", {"operator": 3}),
     ("extra", 1),
+    ("seconds", int("9" * 400)),
+    ("date", "x"),
+    *(
+        ("workload", made().workload.to_json() | change)
+        for change in (
+            {"shapes": [[-5]]},
+            {"shapes": [[10**30]]},
+            {"dtypes": ["x*/"]},
+            {"threads": 10**9},
+            {"operator": "a b"},
+        )
+    ),
 ]
 
 
@@ -211,3 +224,22 @@ def test_folders_that_are_no_machines_are_passed_over() -> None:
     for name in (".git", "a b", "..."):
         (records.user_folder() / name).mkdir(parents=True)
     assert records.lookup(made().workload, HERE) == ()
+
+
+def test_a_record_in_another_operators_file_is_refused() -> None:
+    path = record_files.path_of(records.user_folder(), HERE.fingerprint, "random.split")
+    record_files.write(path, [made()])
+    with pytest.raises(RecordError, match=r"holds a record of random\.bits"):
+        record_files.read(path)
+
+
+def test_only_regular_files_are_read() -> None:
+    path = record_files.path_of(records.user_folder(), HERE.fingerprint, "random.bits")
+    path.parent.mkdir(parents=True)
+    os.mkfifo(path)
+    with pytest.raises(RecordError, match="not a regular file"):
+        record_files.read(path)
+    path.unlink()
+    path.symlink_to("/dev/zero")
+    with pytest.raises(RecordError, match="not a regular file"):
+        record_files.read(path)
