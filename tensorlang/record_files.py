@@ -178,19 +178,23 @@ def read(path: Path, *, filed: bool = True) -> list[Record]:
         RecordError: the file is broken; the message names it and what is wrong.
     """
     try:
-        data = json.loads(_bounded(path))
-        if not isinstance(data, dict) or data.get("format") != FORMAT:
-            raise RecordError(f"it is not in record format {FORMAT}")
-        found = [Record.from_json(item) for item in data["records"]]
+        found = _parsed(_bounded(path))
         for record in found if filed else ():
             _filed_right(record, path)
-        return found
     except FileNotFoundError:
         return []
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as problem:
         raise RecordError(
             f"record file {path} cannot be used: {problem}; mend or remove it"
         ) from problem
+    return found
+
+
+def _parsed(text: str) -> list[Record]:
+    data = json.loads(text)
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise RecordError(f"it is not in record format {FORMAT}")
+    return [Record.from_json(item) for item in data["records"]]
 
 
 def _bounded(path: Path) -> str:
