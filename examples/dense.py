@@ -3,10 +3,11 @@
     python examples/dense.py [threads]
 
 Both matrices are packed so that the innermost loops read memory in order: `w` in strips
-of 32 columns, transposed in registers on the way, `x` in panels of 14 rows. A tile of
-14 x 32 sums stays in 28 vector registers while a block of the reduction streams by; the
-tile is then added to `y`. What does not divide is cut off and gets a smaller tile of
-its own, so no loop over the reduction holds a condition.
+of 32 columns, transposed in registers on the way, `x` in panels of 13 rows. A tile of
+13 x 32 sums stays in 26 vector registers while the whole reduction streams by, and is
+written once. Panels are taken in blocks that fit the second-level cache beside a strip.
+What does not divide is cut off and gets a smaller tile of its own, so no loop over the
+reduction holds a condition.
 
 Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", 2008.
 """
@@ -31,11 +32,11 @@ COLUMNS = 2 * LANES
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """Sizes of the blocking: a tile's rows, the reduction's blocks, row panels."""
+    """Sizes of the blocking: a tile's rows, the packing's depth, panels in a block."""
 
-    rows: int = 14
+    rows: int = 13
     depth: int = 256
-    panels: int = 37
+    panels: int = 6
 
 
 def dense(m: int, n: int, k: int) -> Function:
@@ -116,7 +117,7 @@ def _tile(s: Schedule, block: str, tiling: Tiling) -> None:
     k_0, k_1 = s.split(k, [None, min(tiling.depth, _extent(s, k))])
     i_0, i_1, i_2 = s.split(i, [None, _panels(_extent(s, i) // rows, tiling), rows])
     j_0, j_1, j_2 = s.split(j, [None, min(2, -(-_extent(s, j) // LANES)), LANES])
-    s.reorder(k_0, i_0, j_0, i_1, k_1, i_2, j_1, j_2)
+    s.reorder(i_0, j_0, i_1, k_0, k_1, i_2, j_1, j_2)
     write, _ = s.cache_write(block, "y", "register", at=i_1, accumulate=True)
     for name in (i_2, j_1):
         s.unroll(name)

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tensorlang.errors import OperatorError
+from tensorlang.forking import FIRST_CALLS
 from tensorlang.ops import registry
 from tensorlang.ops.dispatch import Foreign, Late, overloaded
 from tensorlang.workload import Workload, attributes_of
@@ -115,15 +116,16 @@ class Operator:
 
     def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
         """Compute on arrays; an argument with `__tensorlang_op__` takes over."""
+        front = self._front if self.kernels else self._first
         try:
             if out is not None and not kwargs and len(args) == 2:
                 # most calls that must be short; passing dictionaries on costs as much
                 # as the kernel of a small array
-                kernel, arguments, result = self._front(args[0], args[1], out=out)
+                kernel, arguments, result = front(args[0], args[1], out=out)
             else:
                 if out is not None:
                     kwargs["out"] = out
-                kernel, arguments, result = self._front(*args, **kwargs)
+                kernel, arguments, result = front(*args, **kwargs)
         except Foreign:
             if out is not None:
                 kwargs["out"] = out
@@ -137,6 +139,10 @@ class Operator:
         if kind is tuple:
             return tuple(v.settle() if type(v) is Late else v for v in result)
         return result
+
+    def _first(self, *args: Any, **kwargs: Any) -> Launch:
+        with FIRST_CALLS:  # a fork in the middle of an import would hang the child
+            return self._front(*args, **kwargs)
 
     def __repr__(self) -> str:
         return f"<operator {self.id}>"

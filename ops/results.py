@@ -32,6 +32,23 @@ def empty(
     return made, made if kind in ("numpy", "builtins") else Late(made, kind)
 
 
+def made(
+    name: str,
+    out: Any,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    like: object = None,
+) -> tuple[arrays.Array, Any]:
+    """The memory for a result, and the result: `out` where there is one, else fresh.
+
+    Raises:
+        ShapeError, DTypeError, ArgumentError: `out` does not fit, or no memory.
+    """
+    if out is None:
+        return empty(name, shape, dtype, like)
+    return given(name, out, shape, dtype), out
+
+
 def given(
     name: str, out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]
 ) -> arrays.Array:

@@ -141,7 +141,9 @@ def _one_key(name: str, key: Any, values: Any) -> Any:
     scalars=lambda workload: {"rounds": _rounds(workload.shapes[0][0])},
     result=lambda workload: workload.shapes[0],
 )
-def permutation(key: Key, x: Any, *, axis: int = 0, target: Any = None) -> Launch:
+def permutation(
+    key: Key, x: Any, *, axis: int = 0, target: Any = None, out: Any = None
+) -> Launch:
     """The numbers 0 .. x-1, or the elements of `x` along an axis, in random order.
 
     Args:
@@ -149,6 +151,7 @@ def permutation(key: Key, x: Any, *, axis: int = 0, target: Any = None) -> Launc
         x: How many numbers, or an array of any element type.
         axis: The axis whose slices are shuffled.
         target: Where to compute.
+        out: Where the result goes.
 
     Returns:
         An int32 array `[x]`, or an array like `x`.
@@ -157,6 +160,8 @@ def permutation(key: Key, x: Any, *, axis: int = 0, target: Any = None) -> Launc
         KeyReuseError: the key was used before.
         ArgumentError: `x` is negative or too large, or the axis is none of its axes.
     """
+    from tensorlang.ops import results  # noqa: PLC0415 - loads the runtime
+
     name = "random.permutation"
     _one_key(name, key, x)
     if isinstance(x, (int, np.integer)) and not isinstance(x, bool):
@@ -165,12 +170,14 @@ def permutation(key: Key, x: Any, *, axis: int = 0, target: Any = None) -> Launc
         if axis not in (0, -1):
             raise ArgumentError(f"{name}: the numbers 0 .. {x}-1 have no axis {axis}")
         launch = _built(permutation, target, "i32", impl=key.impl)
-        order = np.empty(int(x), np.int32)
-        return launch, (key.take("shuffled with"), order, _rounds(len(order))), order
-    return _shuffled(name, key, x, axis, target)
+        order, shown = results.made(name, out, (int(x),), np.dtype(np.int32))
+        return launch, (key.take("shuffled with"), order, _rounds(len(order))), shown
+    return _shuffled(name, key, x, axis, target, out)
 
 
-def _shuffled(name: str, key: Any, x: Any, axis: int, target: Any) -> Launch:
+def _shuffled(  # noqa: PLR0917 - as permutation
+    name: str, key: Any, x: Any, axis: int, target: Any, out: Any
+) -> Launch:
     from tensorlang.ops import results  # noqa: PLC0415 - loads the runtime
     from tensorlang.runtime.arrays import view  # noqa: PLC0415 - loads the runtime
 
@@ -187,14 +194,16 @@ def _shuffled(name: str, key: Any, x: Any, axis: int, target: Any) -> Launch:
     words = np.dtype(f"u{values.dtype.itemsize}")
     sort = _built(permutation, target, "i32", impl=key.impl)
     move = _built(gather, target, f"u{8 * words.itemsize}", "i32")
-    array, shown = results.empty(name, values.shape, values.dtype, x)
-    source = np.ascontiguousarray(values)
+    array, shown = results.made(name, out, values.shape, values.dtype, x)
+    source = np.array(values, order="C")  # a copy: out may be x
+    moved = np.empty(values.shape, values.dtype)
     order = np.empty(n, np.int32)
     taken = key.take("shuffled with")
 
     def run() -> None:
         sort(taken, order, _rounds(n))
-        move(source.view(words).reshape(flat), order, array.view(words).reshape(flat))
+        move(source.view(words).reshape(flat), order, moved.view(words).reshape(flat))
+        array[...] = moved
 
     return run, (), shown
 
@@ -251,6 +260,7 @@ def categorical(
     shape: Any = None,
     *,
     target: Any = None,
+    out: Any = None,
 ) -> Launch:
     """Classes drawn with probability softmax(logits): the argmax of logits + Gumbel.
 
@@ -261,6 +271,7 @@ def categorical(
         shape: The result's shape, ending in that of `logits` without the axis, which
             is the default; what stands before it is drawn independently.
         target: Where to compute.
+        out: Where the result goes, contiguous.
 
     Returns:
         int32 array of that shape. As JAX's, as far as logarithms round alike.
@@ -294,7 +305,9 @@ def categorical(
         raise ShapeError(f"{name} hashes fewer than 2^31 elements; draw in parts")
     rows, columns = math.prod(values.shape[:at]), math.prod(values.shape[at + 1 :])
     launch = _built(categorical, target, kind, impl=key.impl)
-    array, shown = results.empty(name, full, np.dtype(np.int32), logits)
+    array, shown = results.made(name, out, full, np.dtype(np.int32), logits)
+    if not array.flags.c_contiguous:
+        raise ArgumentError(f"{name}: out is not contiguous; pass an array that is")
     flat = values.reshape(rows, values.shape[at], columns)
     arguments = (flat, array.reshape(samples, rows, columns))
     return launch, (key.take("drawn from"), *arguments), shown

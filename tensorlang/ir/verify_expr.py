@@ -10,6 +10,7 @@ from tensorlang.ir.dtypes import DType
 from tensorlang.ir.intrinsics import INTRINSICS
 from tensorlang.ir.nodes import (
     AtomicUpdate,
+    Binary,
     Buffer,
     Call,
     Const,
@@ -17,6 +18,7 @@ from tensorlang.ir.nodes import (
     Expr,
     LaneReduce,
     Load,
+    Splat,
     Var,
 )
 from tensorlang.ir.sites import Site, declared, known
@@ -88,6 +90,20 @@ def check_inside(buffer: Buffer, index: Expr, extent: Expr, site: Site) -> None:
         raise site.fault(
             f"{buffer.name!r} is accessed at {index.value}, outside of its dimension "
             f"of {extent!r}; index it from 0 to one below"
+        )
+
+
+def check_divisor(expr: Binary, site: Site) -> None:
+    """A constant divisor is not 0, a constant shift is shorter than its operand."""
+    by = expr.b.value if isinstance(expr.b, Splat) else expr.b
+    if not isinstance(by, Const):
+        return
+    if expr.op in ("floordiv", "floormod") and by.value == 0:
+        raise site.fault(f"{expr!r} divides by 0")
+    if expr.op in ("shl", "shr") and not 0 <= by.value < expr.dtype.bits:
+        raise site.fault(
+            f"{expr!r} shifts {expr.dtype.scalar} by {by.value}; "
+            f"shift by 0 to {expr.dtype.bits - 1}"
         )
 
 
@@ -164,6 +180,7 @@ def _lane_reduce(expr: LaneReduce, site: Site) -> None:
 _RULES: Final[dict[type[Expr], Callable[[Any, Site], None]]] = {
     Var: known,
     Load: _load,
+    Binary: check_divisor,
     Call: _call,
     LaneReduce: _lane_reduce,
 }

@@ -12,27 +12,18 @@ across `fork`, so that a child never inherits a compiler stopped half-way.
 from __future__ import annotations
 
 import itertools
-import os
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, wraps
 from typing import Any, Final, ParamSpec, TypeVar
 
 from tensorlang.errors import CodegenError
+from tensorlang.forking import COMPILING
 
 SPEED: Final = 3  # of LLVM's -O levels
-_LOCK: Final = threading.RLock()
 _NUMBERS: Final = itertools.count()
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_LOCK.acquire,
-        after_in_parent=_LOCK.release,
-        after_in_child=_LOCK.release,
-    )
 
 
 def locked(function: Callable[P, R]) -> Callable[P, R]:
@@ -40,7 +31,7 @@ def locked(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def alone(*args: P.args, **kwargs: P.kwargs) -> R:
-        with _LOCK:
+        with COMPILING:
             return function(*args, **kwargs)
 
     return alone

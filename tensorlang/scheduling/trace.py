@@ -20,6 +20,7 @@ from typing import Any
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.nodes import Expr, Function, IndexMap
 from tensorlang.ir.printer import show
+from tensorlang.scheduling.arguments import misfits
 from tensorlang.scheduling.primitives import PRIMITIVES
 
 
@@ -80,10 +81,13 @@ class Step:
         if primitive is None:
             known = ", ".join(sorted(PRIMITIVES))
             raise ScheduleError(f"{self}: there is no such primitive; these: {known}")
+        form = signature(primitive)
         try:
-            signature(primitive).bind(func, *self.args, **self.options)
+            given = form.bind(func, *self.args, **self.options)
         except TypeError as error:
             raise ScheduleError(f"{self}: {error}") from None
+        for complaint in misfits(form, given):
+            raise ScheduleError(f"{self}: {complaint}")
         result = primitive(func, *self.args, **self.options)
         return (result, None) if isinstance(result, Function) else result
 

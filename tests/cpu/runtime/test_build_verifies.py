@@ -15,6 +15,12 @@ REFUSED = {
     "a negative temporary": "def f(y: Out[f32[4]]):\n    t = alloc(f32[-1])\n",
     "no such barrier": "def f(y: Out[f32[4]]):\n    barrier('nope')\n",
     "outside of its array": "def f(y: Out[f32[4]]):\n    y[4] = 0.0\n",
+    "a division by zero": (
+        "def f(y: Out[i64[4]]):\\n    for i in range(4):\\n        y[i] = i // 0\\n"
+    ),
+    "a shift that is too long": (
+        "def f(y: Out[i64[4]]):\\n    for i in range(4):\\n        y[i] = i << 64\\n"
+    ),
     "an input that is written": "def f(x: f32[4]):\n    x[0] = 0.0\n",
 }
 

@@ -1,0 +1,55 @@
+"""What primitives may be given: names are strings, counts whole numbers, and so on.
+
+A step is checked against the annotations of its primitive before it runs, so that a
+slip of the pen is a `ScheduleError` that says which argument wants what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from inspect import BoundArguments, Parameter, Signature
+from typing import Any, Final
+
+LARGEST: Final = 1 << 48  # no loop and no array is longer
+
+
+def _name(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _number(value: Any) -> bool:
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return whole and abs(value) <= LARGEST
+
+
+def _numbers(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and all(map(_number, value))
+
+
+def _factors(value: Any) -> bool:
+    given = value if isinstance(value, (list, tuple)) else [value]
+    return all(_number(item) for item in given if item is not None) and given != [None]
+
+
+# annotation of a primitive's parameter -> (what fits, how to say it)
+_WANTED: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
+    "str": (_name, "a name"),
+    "str | None": (lambda value: value is None or _name(value), "a name or None"),
+    "int": (_number, "a whole number"),
+    "bool": (lambda value: isinstance(value, bool), "True or False"),
+    "Factors": (_factors, "a whole number, or a list of them with one None"),
+    "Sequence[int]": (_numbers, "a list of whole numbers"),
+    "Term": (lambda value: _name(value) or _number(value), "a number or an expression"),
+    "Layout": (_name, "an index map such as 'lambda i, j: (j, i)'"),
+}
+
+
+def misfits(form: Signature, given: BoundArguments) -> Iterator[str]:
+    """A complaint for each argument that its parameter's annotation excludes."""
+    for name, value in given.arguments.items():
+        parameter = form.parameters[name]
+        fits, wanted = _WANTED.get(str(parameter.annotation), (None, ""))
+        several = parameter.kind is Parameter.VAR_POSITIONAL
+        for item in value if several else (value,):
+            if fits is not None and not fits(item):
+                yield f"{name} is {wanted}, not {str(item)[:80]!r}"

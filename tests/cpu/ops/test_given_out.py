@@ -1,0 +1,40 @@
+"""`out=` of the operators that draw indices."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tensorlang.errors import DTypeError, ShapeError
+from tensorlang.ops import random
+
+
+def test_permutation_into_an_array() -> None:
+    key = random.key(0)
+    out = np.empty(50, np.int32)
+    assert random.permutation(key.clone(), 50, out=out) is out
+    assert (out == random.permutation(key.clone(), 50)).all()
+
+
+def test_permutation_over_its_own_array() -> None:
+    key, x = random.key(0), np.arange(24.0).reshape(4, 6)
+    expected = random.permutation(key.clone(), x, axis=1)
+    assert random.permutation(key.clone(), x, axis=1, out=x) is x
+    assert (x == expected).all()
+
+
+def test_categorical_into_an_array() -> None:
+    key = random.key(0)
+    logits = np.random.default_rng(0).standard_normal((5, 7)).astype(np.float32)
+    out = np.empty(5, np.int32)
+    assert random.categorical(key.clone(), logits, out=out) is out
+    assert (out == random.categorical(key.clone(), logits)).all()
+
+
+def test_an_out_that_does_not_fit_uses_no_key() -> None:
+    key = random.key(0)
+    with pytest.raises(ShapeError, match="out has shape"):
+        random.permutation(key, 50, out=np.empty(51, np.int32))
+    with pytest.raises(DTypeError, match="out is float64"):
+        random.permutation(key, 50, out=np.empty(50))
+    assert key.states == "fresh"
