@@ -117,7 +117,11 @@ def _tile(s: Schedule, block: str, tiling: Tiling) -> None:
     k_0, k_1 = s.split(k, [None, min(tiling.depth, _extent(s, k))])
     i_0, i_1, i_2 = s.split(i, [None, _panels(_extent(s, i) // rows, tiling), rows])
     j_0, j_1, j_2 = s.split(j, [None, min(2, -(-_extent(s, j) // LANES)), LANES])
-    s.reorder(i_0, j_0, i_1, k_0, k_1, i_2, j_1, j_2)
+    nest = next(b for b in blocks(s.function) if b.name == block)
+    if nest.init is not None:  # it goes on from the sums of the part before it
+        s.reorder(k_0, i_0, j_0, i_1, k_1, i_2, j_1, j_2)
+    else:
+        s.reorder(i_0, j_0, i_1, k_0, k_1, i_2, j_1, j_2)
     write, _ = s.cache_write(block, "y", "register", at=i_1, accumulate=True)
     for name in (i_2, j_1):
         s.unroll(name)

@@ -196,9 +196,9 @@ def _overlapping(ledger: Ledger, ids: Ids) -> list[Intervals]:
     if len(folds) == 1 and _group(ids) in folds:
         return list(folds.values())
     if type(ids) is int:  # of the many single elements, only this one matters
-        shared = (g for g in folds if type(g) is not int or g == ids)
+        shared = [g for g in folds if type(g) is not int or g == ids]
     else:
-        shared = iter(folds)
+        shared = list(folds)
     size = len(ledger.states)
     wanted = _members(_group(ids), size)
     return [folds[g] for g in shared if np.isin(wanted, _members(g, size)).any()]

@@ -86,7 +86,8 @@ def own_start(
 ) -> str | None:
     """The block neither updates what was there nor relies on an init block.
 
-    Unless the write-back accumulates: then it goes on from what was there.
+    Unless the write-back accumulates over loops of the reduction outside of the tile:
+    then it goes on from what was there.
     """
     block = place.block
     own = {n.indices for n in walk(block.body) if _loads_state(n, update)}
@@ -101,7 +102,7 @@ def own_start(
         return None
     if isinstance(update, Reduce) and folds and block.init != seq():
         return None
-    if folds and accumulate:
+    if folds and accumulate and _reduction_loops(place):
         return None
     return (
         f"block {block.name!r} goes on from what {_buffers(update)[0].name!r} holds; "
@@ -247,7 +248,7 @@ def cache_write(
         for loop in _reduction_loops(place):
             only_reduces(place.block, loop)
         none_empty(place.block, _reduction_loops(place), place.ranges)
-        accumulate = bool(_reduction_loops(place)) or place.block.init == seq()
+        accumulate = bool(_reduction_loops(place))
     else:
         complete_under(place)
     fills_tile(place, update)
