@@ -45,12 +45,13 @@ def verify(
     Every kernel is the one that a call would run, for small ragged shapes like the one
     given. The exit code is 1 if a line fails.
     """
+    machines = _machines(target)
     chosen = known() if op is None else options.operators(op)
     names = {member.id for member in chosen}
     groups = [group for group in GROUPS if names.intersection(group.operators)]
     given = [options.workload(member, shape, dtype, attr) for member in chosen]
     failures = 0
-    for machine in _machines(target):
+    for machine in machines:
         console.say(f"on {machine}")
         lines = [(group.name, _answers(group, machine)) for group in groups]
         for member, workload in zip(chosen, given, strict=True):

@@ -110,7 +110,7 @@ def test_jax_tracers_are_refused(scale, jax):
 
 def test_a_mix_of_libraries(scale, torch, jax):
     out = torch.zeros(16)
-    scale(jax.numpy.ones(16), 2.0, out=out)
+    scale(jax.numpy.ones(16, jax.numpy.float32), 2.0, out=out)
     assert torch.equal(out, torch.full((16,), 2.0))
 
 
