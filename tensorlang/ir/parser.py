@@ -8,6 +8,7 @@ then read by tables: what has no entry is refused with a sentence and its place.
 from __future__ import annotations
 
 import ast
+import contextlib
 from typing import Final
 
 from tensorlang.errors import IRError, ParseError
@@ -41,7 +42,19 @@ def parse(text: str) -> Function:
         raise text_limits.fault(1, 1, str(error)) from None
 
 
+# CPython 3.11 counts the depth of trees it makes in a variable that threads and the
+# collector share, and now and then raises SystemError for a text that is fine.
+_TRIES: Final = 9
+
+
 def _tree(text: str) -> ast.Module:
+    for _ in range(_TRIES):
+        with contextlib.suppress(SystemError):
+            return _parsed(text)
+    return _parsed(text)
+
+
+def _parsed(text: str) -> ast.Module:
     try:
         return ast.parse(text, mode="exec")
     except SyntaxError as error:

@@ -175,5 +175,10 @@ def _quick_machine() -> Any:
 
 @cache
 def _engine() -> Any:
-    """The JIT that holds all loaded code; never disposed, for threads sleep in it."""
-    return _binding().create_lljit_compiler(_new_machine())
+    """The JIT that holds all loaded code; never disposed, for threads sleep in it.
+
+    It links with JITLink, which lays an object's sections side by side. LLVM's older
+    linker maps each where there is room, and aborts the process where that is more than
+    2 GiB apart, as happens in large processes.
+    """
+    return _binding().create_lljit_compiler(_new_machine(), use_jit_link=True)
