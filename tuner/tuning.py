@@ -78,11 +78,15 @@ def tune(
     chosen = targets.get(target)
     if chosen.kind != "llvm":
         raise TargetError(f"{chosen.name} kernels cannot be measured here yet")
-    begun, reports = time.monotonic(), []
+    begun = time.monotonic()
+    reports: list[Report] = []
     for number, member in enumerate(members):
         share = None
         if budget is not None:
             left = budget - (time.monotonic() - begun)
+            if reports and left <= 0:
+                reports[-1] = _with_unreached(reports[-1], members[number:])
+                break
             share = max(left, 0.0) / (len(members) - number)
         workload = member.workload(
             *(shapes or ()), dtypes=dtypes, threads=chosen.threads, **attributes
@@ -95,6 +99,13 @@ def tune(
         if reports[-1].interrupted:
             break
     return reports
+
+
+def _with_unreached(last: Report, members: Sequence[Operator]) -> Report:
+    """The last report, saying which operators the budget did not reach."""
+    names = ", ".join(member.id for member in members)
+    said = f"the budget ended before {names}; a larger one reaches them"
+    return dataclasses.replace(last, note="; ".join(filter(None, (last.note, said))))
 
 
 def _checked_ends(budget: float | None, trials: int | None, limit: float) -> None:
