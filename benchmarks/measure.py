@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
+from benchmarks.limits import nontemporal_fill
 from benchmarks.works import Work, works
 from tensorlang.tuner.ceilings import Ceilings, ceilings
 from tensorlang.tuner.rounds import Timing, interleaved, paired_ratio
+
+FILL: Final = "fill"
+_REST: Final = 0.02  # seconds: the threads of the call before have gone to sleep
 
 
 def measure(threads: int, rounds: int, only: str = "") -> dict[str, Any]:
@@ -31,12 +35,16 @@ def _row(work: Work, limits: Ceilings, rounds: int) -> dict[str, Any]:
             calls[peer.name] = peer.make()
         except ImportError as problem:
             missing[peer.name] = str(problem)
-    timings = interleaved(calls, rounds=rounds, min_sample=0.01, warm_up=0.3)
-    ours = timings.get("ours, into existing", timings["ours, fresh"]).median
-    reached = {"fill": work.written / ours / max(limits.fill, limits.nontemporal_fill)}
+    calls[FILL] = nontemporal_fill(work.written // 4)
+    timings = interleaved(
+        calls, rounds=rounds, min_sample=0.01, warm_up=0.3, rest=_REST
+    )
+    filled = timings.pop(FILL)
+    ours = timings.get("ours, into existing", timings["ours, fresh"])
+    reached = {"fill": paired_ratio(filled.samples, ours.samples).median}
     if work.integer_operations:
         limit = limits.integer_mix
-        reached["integer limit"] = work.integer_operations / ours / limit
+        reached["integer limit"] = work.integer_operations / ours.median / limit
     return {
         "work": work.name,
         "threads": work.threads,

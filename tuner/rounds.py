@@ -58,6 +58,7 @@ def interleaved(
     rounds: int = 11,
     min_sample: float = 0.02,
     warm_up: float = 0.1,
+    rest: float = 0.0,
     clock: Clock = time.perf_counter_ns,
 ) -> dict[str, Timing]:
     """Time the candidates against each other.
@@ -67,6 +68,8 @@ def interleaved(
         rounds: How often each is sampled.
         min_sample: Seconds that a sample lasts at least; short calls are repeated.
         warm_up: Seconds for which each is called before it is sampled.
+        rest: Seconds to wait before each sample, so that the threads of the candidate
+            before, which may look for more work for a while, are out of the way.
         clock: A nanosecond clock.
     """
     calls = {
@@ -78,6 +81,7 @@ def interleaved(
     for number in range(rounds):
         turn = number % len(order)
         for name in order[turn:] + order[:turn]:
+            time.sleep(rest)
             samples[name].append(_sample(candidates[name], calls[name], clock))
     return {name: Timing(tuple(samples[name]), calls[name]) for name in candidates}
 

@@ -23,7 +23,20 @@ IDLE_SPINS: Final = 4000  # of a worker: calls in a loop find it awake
 WAIT_SPINS: Final = 1000  # at a barrier, or for the last worker
 
 _ARCH: Final = {"x86_64": "x86", "AMD64": "x86", "aarch64": "arm", "arm64": "arm"}
-_FUTEX: Final = {"x86_64": 202, "aarch64": 98}  # number of the system call
+_SYSTEM_CALLS: Final = {  # Linux's numbers
+    "x86_64": {
+        "futex": 202,
+        "gettid": 186,
+        "sched_setaffinity": 203,
+        "sched_getaffinity": 204,
+    },
+    "aarch64": {
+        "futex": 98,
+        "gettid": 178,
+        "sched_setaffinity": 122,
+        "sched_getaffinity": 123,
+    },
+}
 _FAULTS: Final = (4, 5, 6, 7, 8, 11)  # signals that a worker causes itself
 
 
@@ -53,10 +66,12 @@ def pool_text() -> str:
 def _parameters() -> dict[str, object]:
     machine = platform.machine()
     linux = sys.platform == "linux"
+    system = _SYSTEM_CALLS.get(machine, {}) if linux else {}
     blocked = sum(1 << (n - 1) for n in range(1, 65) if n not in _FAULTS)
     return {
         "arch": _ARCH.get(machine, ""),
-        "futex": _FUTEX.get(machine, 0) if linux else 0,
+        "system": system,
+        "futex": system.get("futex", 0),
         "max_threads": hardware.MAX_THREADS,
         "idle_spins": IDLE_SPINS,
         "wait_spins": WAIT_SPINS,
