@@ -96,7 +96,11 @@ def _sample(call: Callable[[], object], calls: int, clock: Clock) -> float:
 def _calls_for(
     call: Callable[[], object], min_sample: float, warm_up: float, clock: Clock
 ) -> int:
-    """Warm up, and find how many calls make one sample long enough."""
+    """Warm up, and find how many calls make one sample long enough.
+
+    The first call, which may build something, tells nothing about the next ones.
+    """
+    call()
     deadline = clock() + int(warm_up * 1e9)
     calls = 1
     while True:

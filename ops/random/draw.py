@@ -65,17 +65,18 @@ def draw(  # noqa: PLR0917 - by position, for speed
     """
     if type(key) is Key and type(out) is np.ndarray and not offset:
         plan = op.kernels.get((key.impl, dtype, stream, target, variant))
+        element = key._ids  # noqa: SLF001 - its class's own, for speed
         if (
             plan is not None
+            and type(element) is int
             and out.shape == shape
             and out.dtype is plan.dtype
-            and key.words.ndim == 1
             and out.size < CHUNK
             and out.flags.carray
         ):
-            consume(key._ledger, key._ids, "drawn from", 3)  # noqa: SLF001 - for speed
+            consume(key._ledger, element, "drawn from", 3)  # noqa: SLF001 - the same
             flat = out if len(shape) == 1 else out.reshape(-1)
-            return plan.launch, (key.words, flat, 0, 0, *scalars), out
+            return plan.launch, (key.words, flat, 0, 0) + scalars, out  # noqa: RUF005
     own(key)
     request = Request.of(op.id, key, shape, offset, stream)
     kind = element_type(op.id, dtype, allowed)

@@ -76,9 +76,14 @@ class Key:
 
     def clone(self) -> Key:
         """A fresh key with the same words: the explicit way to repeat a stream."""
-        if self.words.ndim == 1:
-            return Key(self.impl, self.words, states.Ledger(bytearray(1)), 0)
-        return Key(self.impl, self.words)
+        if type(self._ids) is not int:
+            return Key(self.impl, self.words)
+        made = object.__new__(Key)  # nothing is to be checked again
+        made.impl = self.impl
+        made.words = self.words
+        made._ledger = states.Ledger(bytearray(1))
+        made._ids = 0
+        return made
 
     def consume(self, verb: str, depth: int = 1) -> None:
         """Mark every key used, or none and raise `KeyReuseError`.

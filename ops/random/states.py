@@ -78,6 +78,10 @@ class Intervals:
         self.runs.insert(at, (high, place))
 
 
+Folds: TypeAlias = "dict[int | bytes | None, Intervals]"
+_NO_FOLDS: Final[Folds] = {}
+
+
 class Ledger:
     """States of the elements of a key batch, and the uses that made them so."""
 
@@ -86,7 +90,13 @@ class Ledger:
     def __init__(self, states: bytearray) -> None:
         self.states = states
         self.uses: list[tuple[Ids, str, Place]] = []
-        self.folds: dict[int | bytes | None, Intervals] = {}
+        self.folds = _NO_FOLDS  # most keys are never folded: one for all of these
+
+    def own_folds(self) -> Folds:
+        """The numbers folded in so far, to be added to."""
+        if self.folds is _NO_FOLDS:
+            self.folds = {}
+        return self.folds
 
     def view(self) -> NDArray[np.uint8]:
         """The states as an array over the same memory."""
@@ -153,7 +163,7 @@ def fold(ledger: Ledger, ids: Ids, data: NDArray[Any]) -> None:
         ledger.uses.append((ids, "folded", place))
         del ledger.uses[1024:-1]  # a long loop of folds needs no longer memory
         for group, runs in parts:
-            known = ledger.folds.setdefault(_group(group), Intervals())
+            known = ledger.own_folds().setdefault(_group(group), Intervals())
             for low, high in runs:
                 known.add(low, high, place)
 
@@ -229,7 +239,7 @@ def restore(ledger: Ledger, held: bytes, numbers: Folded) -> None:
         whole = len(positions) == len(ledger.states) and len(positions) > 1
         many = np.asarray(positions, np.int64).tobytes()
         group = None if whole else positions[0] if len(positions) == 1 else many
-        known = ledger.folds.setdefault(group, Intervals())
+        known = ledger.own_folds().setdefault(group, Intervals())
         for low, high in runs:
             if known.held(low, high) is None:
                 known.add(low, high, _BEFORE)
