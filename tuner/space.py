@@ -17,7 +17,8 @@ from tensorlang.ir.digest import digest
 from tensorlang.ops import building
 from tensorlang.scheduling import Knobs
 from tensorlang.scheduling.knobs import Choice, Domain, Integer
-from tensorlang.tuner.protocol import FAILED, ILLEGAL, Candidate, Outcome
+from tensorlang.tuner.deadline import Overdue, deadline
+from tensorlang.tuner.protocol import FAILED, HUNG, ILLEGAL, Candidate, Outcome
 from tensorlang.tuner.pruning import refusal
 from tensorlang.tuner.rows import parameter
 
@@ -53,6 +54,7 @@ class Space:
     Attributes:
         algorithms: Those that serve the workload; the first is the default.
         spent: Seconds that scheduling took.
+        limit: Seconds that scheduling a point may take.
     """
 
     op: Operator
@@ -60,6 +62,7 @@ class Space:
     target: Target
     algorithms: tuple[str, ...] = field(init=False)
     spent: float = 0.0
+    limit: float = 10.0
     _domains: dict[str, dict[str, Domain]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -91,12 +94,16 @@ class Space:
         start = time.perf_counter()
         ir, outcome = "", None
         try:
-            made = building.schedule(
-                self.op, self.workload, self.target, algorithm, knobs
-            )
-            why = refusal(made.function, self.target)
+            with deadline(self.limit):
+                made = building.schedule(
+                    self.op, self.workload, self.target, algorithm, knobs
+                )
+                why = refusal(made.function, self.target)
+                ir = "" if why else digest(made.function)
             outcome = Outcome(ILLEGAL, why) if why else None
-            ir = "" if why else digest(made.function)
+        except Overdue:
+            said = f"its schedule was not done after {self.limit:.3g} s"
+            outcome = Outcome(HUNG, said)
         except TensorlangError as problem:
             outcome = Outcome(ILLEGAL, " ".join(str(problem).split()))
         except Exception as problem:  # noqa: BLE001 - a user's schedule may raise any

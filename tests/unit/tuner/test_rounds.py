@@ -36,6 +36,15 @@ def test_samples_are_seconds_a_call_however_often_it_was_called() -> None:
     assert len(timing.samples) == 3
 
 
+def test_a_first_call_that_builds_tells_nothing_about_the_next() -> None:
+    clock = FakeClock()
+    build, run = clock.costing(3e8), clock.costing(1000)
+    calls = iter([build])
+    timing = interleaved({"a": lambda: next(calls, run)()}, rounds=3, clock=clock)["a"]
+    assert timing.calls * 1000 >= 0.02 * 1e9
+    assert timing.median == pytest.approx(1e-6)
+
+
 def test_a_drifting_machine_does_not_move_the_ratio() -> None:
     clock = FakeClock(drift=1.01)
     calls = {"slow": clock.costing(3e7), "fast": clock.costing(1e7)}
