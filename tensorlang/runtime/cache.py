@@ -144,7 +144,7 @@ def _prune_once(folder: Path) -> None:
 
 
 def _prune(folder: Path) -> None:
-    """Drop the files that were not used for longest, down to half of the limit."""
+    """Drop the oldest files, down to half of the limit."""
     with os.scandir(folder) as entries:
         files = [(e.stat().st_mtime, e.stat().st_size, e.path) for e in entries]
     total = sum(size for _, size, _ in files)
