@@ -18,7 +18,7 @@ _STREAM: Final = Stream(lanes=64, chunk=64, nontemporal=True)
 def nontemporal_fill(count: int) -> Callable[[], object]:
     """A call that writes `count` words past the caches, with all threads allowed."""
     n = size("n")
-    seven = compute((n,), lambda i: Const(7, u32), "filled")
+    seven = compute((n,), lambda *_: Const(7, u32), "filled")
     s = Schedule(function("fill", [], [seven]), target=targets.host())
     stream(s, s.loops("filled")[0], _STREAM)
     s.hint("filled", "filled", "nontemporal")

@@ -25,10 +25,10 @@ def _head(machine: Mapping[str, str]) -> Iterator[str]:
     yield "are medians, ratios are peer over ours, paired by round, with their 95 %"
     yield "interval. A peer with fresh results is compared with ours returning fresh"
     yield "arrays, one that writes into existing arrays with ours doing so. Data are"
-    yield "warm, keys are checked. Fractions are of limits measured in the same run: the"
-    yield "fill is a kernel that only writes as much past the caches, timed in turn with"
-    yield "the others. Before each sample there is a rest of 20 ms, in which the threads"
-    yield "of the call before go to sleep."
+    yield "warm, keys are checked. Fractions are of limits measured in the same run:"
+    yield "the fill is a kernel that only writes as much past the caches, timed in turn"
+    yield "with the others. Before each sample there is a rest of 20 ms, in which the"
+    yield "threads of the call before go to sleep."
     yield ""
     yield ", ".join(f"{name} {value}" for name, value in machine.items())
 

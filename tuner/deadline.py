@@ -11,7 +11,7 @@ _raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
 
 
 class Overdue(BaseException):
-    """The time is up; no `Exception`, so that no code on the way takes it for its own."""
+    """The time is up; no `Exception`, so that nothing on the way catches it."""
 
 
 @contextmanager

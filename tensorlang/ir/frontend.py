@@ -202,7 +202,7 @@ def compute(
     Args:
         shape: The extents; as many as `body` has parameters, which name the loops.
         body: Returns an expression, a tuple of them (several outputs of one shape),
-            or a reduction of any number of components.
+            or a reduction of any number of components. A `*name` takes all indices.
         name: Name of the output, or one name each. The first one names the block.
         kinds: Axis kinds by parameter name where not `spatial`: `ordered`, ...
 
@@ -237,7 +237,10 @@ def compute(
 
 
 def _indices(body: Callable[..., Body], rank: int) -> tuple[Var, ...]:
-    given = tuple(inspect.signature(body).parameters)
+    parameters = inspect.signature(body).parameters
+    given = tuple(parameters)
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters.values()):
+        given = tuple(f"{given[0]}{n}" for n in range(rank))
     if len(given) != rank:
         raise IRError(f"a shape of {rank} dimensions needs {rank} indices, not {given}")
     return tuple(Var(f"v{index}", i64) for index in given)

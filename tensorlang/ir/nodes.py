@@ -58,10 +58,10 @@ where `where` is false. `init` runs before the first instance of the reduction a
 each spatial point. Where a body holds a `Reduce` and the block has no `init` of its
 own, the state starts from the reducer's identity; `Reduce(r, bs, is, vs)` replaces the
 state tuple by `combine(state, vs)`. Of a point whose reduction axes are empty nothing
-is said: whoever allows that sets the state with a block of its own. An empty `init` says that the state was set
-elsewhere: by a block of its own, after `decompose_reduction`. (A block without
-reduction axes runs `Reduce` as a plain update of what its memory holds: that is how an
-accumulating write-back reads.)
+is said: whoever allows that sets the state with a block of its own. An empty `init`
+says that the state was set elsewhere: by a block of its own, after
+`decompose_reduction`. (A block without reduction axes runs `Reduce` as a plain update
+of what its memory holds: that is how an accumulating write-back reads.)
 
 *Arithmetic.* Integers wrap. `div` is for floats; `floordiv` and `floormod` are for
 integers and round towards minus infinity (a zero divisor is a fault). A shift by the

@@ -1,0 +1,429 @@
+"""Operators on tensors: from a call to canonical shapes, one kernel for all batches.
+
+A *plan* brings the arguments of a call into canonical shapes (all dimensions of an
+elementwise call as one, all rows of a softmax as one) and says what comes out. Some
+dimensions of the canonical shapes are symbolic: their names stand in `names`, their
+sizes are told to the kernel at each call, so one kernel serves every batch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import numpy as np
+
+from tensorlang.errors import ArgumentError, DTypeError, ShapeError
+from tensorlang.ops.dispatch import own
+from tensorlang.ops.operator import Front, Launch, Operator
+from tensorlang.workload import Workload, attributes_of
+
+if TYPE_CHECKING:
+    from tensorlang.ir.nodes import Function
+
+FLOATS: Final = ("f32", "bf16", "f16", "f64")
+Shape: TypeAlias = tuple[int, ...]
+_MOST_KNOWN: Final = 4096
+_SHAPE_AND_TYPE: Final = attrgetter("shape", "dtype")
+# the name of each dimension of each input, None where its size is fixed
+Names: TypeAlias = tuple[tuple[str | None, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a call comes to.
+
+    Attributes:
+        shapes: Canonical shape of each input.
+        dtypes: Our name of each input's type.
+        results: Shape of each result as the caller sees it, one for all alike; empty
+            where each is what the definition gives.
+        attributes: Static attributes of the workload, canonical ones included.
+    """
+
+    shapes: tuple[Shape, ...]
+    dtypes: tuple[str, ...]
+    results: tuple[Shape, ...] = ()
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+
+# from shapes, our names of types and attributes of a call
+Planner: TypeAlias = (
+    "Callable[[tuple[Shape, ...], tuple[str, ...], dict[str, Any]], Plan]"
+)
+Namer: TypeAlias = "Callable[[Workload], Names]"
+Lift: TypeAlias = "Callable[[Callable[..., Any]], Callable[..., Any]]"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ready:
+    """A kernel and how a call's arrays are laid before it.
+
+    Attributes:
+        launch: The kernel's fastest call.
+        inputs: Canonical shapes, None where the caller's shape is canonical.
+        results: Shape for the caller, canonical shape, and type of each result.
+        reshaped: Whether there is an input whose canonical shape is another one.
+        single: The only result, or None where there are several.
+    """
+
+    launch: Callable[..., Any]
+    inputs: tuple[Shape | None, ...]
+    results: tuple[tuple[Shape, Shape, np.dtype[Any]], ...]
+    reshaped: bool
+    single: tuple[Shape, Shape, np.dtype[Any]] | None
+
+
+class TensorOperator(Operator):
+    """An operator whose calls go by a plan; see `tensor_operator`."""
+
+    plan: Planner
+    names: Namer
+
+    def workload(
+        self,
+        *shapes: tuple[int, ...],
+        dtypes: tuple[str, ...] | str | None = None,
+        threads: int = 0,
+        **attributes: Any,
+    ) -> Workload:
+        """The workload of a call with arrays of these shapes, in canonical form."""
+        asked = Operator.workload(
+            self, *shapes, dtypes=dtypes, threads=threads, **attributes
+        )
+        if not shapes:
+            return asked
+        plan = self.plan(asked.shapes, asked.dtypes, asked.named)
+        return Workload(
+            self.id, plan.shapes, plan.dtypes, attributes_of(plan.attributes), threads
+        )
+
+    def shape(self, *shapes: tuple[int, ...], **attributes: Any) -> Any:
+        """The result's shape for arrays of these shapes: a tuple each; no data."""
+        asked = Operator.workload(self, *shapes, **attributes)
+        plan = self.plan(asked.shapes, asked.dtypes, asked.named)
+        made = derived(self, plan)
+        results = plan.results or tuple(shape for shape, _ in made)
+        results *= len(made) if len(results) == 1 else 1
+        return results[0] if len(results) == 1 else results
+
+
+def tensor_operator(
+    id: str,
+    define: str,
+    *,
+    plan: Planner,
+    names: Namer,
+    shapes: tuple[Shape, ...],
+    dtypes: tuple[str, ...] | str = "f32",
+    attributes: Mapping[str, Any] | None = None,
+    scalars: Mapping[str, float] | None = None,
+    allowed: tuple[str, ...] = FLOATS,
+    lift: Lift | None = None,
+    **options: Any,
+) -> Callable[[Front], TensorOperator]:
+    """An operator of the library; the decorated front ends in `call`.
+
+    Args:
+        id: Its canonical id, such as `nn.softmax`.
+        define: `module:function`, imported at first use. It is called with one
+            placeholder an input, whose symbolic dimensions are variables, the scalars
+            as variables of their names, and the attributes; it returns a tensor or
+            several.
+        plan: From a call's shapes, types and attributes to its `Plan`; raises
+            `ShapeError` or `ArgumentError` where they do not fit.
+        names: From a workload to the names of its symbolic dimensions.
+        shapes: The default workload's, of whole arrays as a caller gives them.
+        dtypes: The default workload's types, or the one of all.
+        attributes: The attributes with their defaults.
+        scalars: Numbers given at each call, with a usual value each.
+        allowed: The element types that the first input may have.
+        lift: Makes the function at `define` one on tensors, where it is not.
+        options: As for `Operator`.
+    """
+    usual = dict(scalars or {})
+    kinds = (dtypes,) * len(shapes) if isinstance(dtypes, str) else dtypes
+
+    def make(front: Front) -> TensorOperator:
+        planned = plan(shapes, kinds, dict(attributes or {}))
+        default = Workload(
+            id, planned.shapes, planned.dtypes, attributes_of(planned.attributes)
+        )
+        made = TensorOperator.__new__(TensorOperator)
+        made.plan, made.names = plan, names
+        Operator.__init__(
+            made,
+            id,
+            _definition(define, made, tuple(usual), lift),
+            front,
+            default=default,
+            dtypes=allowed,
+            sizes=lambda workload: sizes_of(workload, names(workload)),
+            scalars=lambda _: usual,
+            **options,
+        )
+        return made
+
+    return make
+
+
+def sizes_of(workload: Workload, names: Names) -> dict[str, int]:
+    """The sizes of a workload's symbolic dimensions, by name."""
+    return {
+        name: extent
+        for shape, called in zip(workload.shapes, names, strict=True)
+        for extent, name in zip(shape, called, strict=True)
+        if name is not None
+    }
+
+
+def _definition(
+    place: str, op: TensorOperator, scalars: tuple[str, ...], lift: Lift | None
+) -> Callable[[Workload], Function]:
+    """From a workload to IR, by the function at `module:function`."""
+    module, _, name = place.partition(":")
+
+    def define(workload: Workload) -> Function:
+        from importlib import import_module  # noqa: PLC0415 - only to build
+
+        from tensorlang.ops.assembling import defined  # noqa: PLC0415 - only to build
+
+        body = getattr(import_module(module), name)
+        return defined(
+            lift(body) if lift else body, workload, op.names(workload), scalars
+        )
+
+    return define
+
+
+# ----------------------------------------------------------------------- calls
+
+
+def call(  # noqa: PLR0917 - by position, for speed
+    op: TensorOperator,
+    arrays: Sequence[Any],
+    attributes: dict[str, Any],
+    scalars: tuple[Any, ...],
+    target: Any,
+    out: Any,
+) -> Launch:
+    """The launch of a call: the end of every front.
+
+    Args:
+        op: The operator.
+        arrays: What the caller gave.
+        attributes: Static attributes by name, in the operator's own order; hashable.
+        scalars: The kernel's scalars.
+        target: Where to compute.
+        out: An array, or a tuple of them where there are several results.
+
+    Raises:
+        ShapeError, DTypeError, ArgumentError: an argument does not fit.
+    """
+    for array in arrays:
+        if type(array) is not np.ndarray:
+            like, arrays = array, _views(op, arrays)
+            break
+    else:
+        like = None
+    key = (target, *attributes.values(), *map(_SHAPE_AND_TYPE, arrays))
+    ready = op.kernels.get(key)
+    if ready is None:
+        if len(op.kernels) > _MOST_KNOWN:  # of a program whose shapes never end
+            op.kernels.clear()
+        ready = op.kernels[key] = _prepared(op, arrays, attributes, target)
+    if ready.reshaped:
+        arrays = [
+            array if shape is None else array.reshape(shape)
+            for array, shape in zip(arrays, ready.inputs, strict=True)
+        ]
+    if out is None:
+        outs, shown = _fresh(op, ready, like)
+        return ready.launch, (*arrays, *outs, *scalars), shown
+    if type(out) is np.ndarray and ready.single:
+        shape, inner, dtype = ready.single
+        if out.shape == shape and out.dtype is dtype and out.flags.carray:
+            flat = out if shape == inner else out.reshape(inner)
+            return ready.launch, (*arrays, flat, *scalars), out
+    outs, back = _given(op, ready, out)
+    launch = _CopiedBack(ready.launch, back) if back else ready.launch
+    return launch, (*arrays, *outs, *scalars), out
+
+
+def _views(op: Operator, arrays: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
+    from tensorlang.runtime.arrays import view  # noqa: PLC0415 - loads the runtime
+
+    own(*arrays)
+    return [view(array, f"{op.id}: argument {at}") for at, array in enumerate(arrays)]
+
+
+def _prepared(
+    op: TensorOperator,
+    arrays: Sequence[np.ndarray[Any, Any]],
+    attributes: dict[str, Any],
+    target: Any,
+) -> Ready:
+    """Plan a call, and find its kernel: one for all sizes of symbolic dimensions."""
+    from tensorlang.ir.dtypes import DType, as_dtype  # noqa: PLC0415 - only to prepare
+
+    kinds = tuple(as_dtype(array.dtype).name for array in arrays)
+    if op.dtypes and kinds and kinds[0] not in op.dtypes:
+        raise DTypeError(
+            f"{op.id} takes {', '.join(op.dtypes)}, not {kinds[0]}; cast it first"
+        )
+    given = tuple(array.shape for array in arrays)
+    plan = op.plan(given, kinds, attributes)
+    workload = Workload(op.id, plan.shapes, plan.dtypes, attributes_of(plan.attributes))
+    made = derived(op, plan)
+    canonical = tuple(shape for shape, _ in made)
+    results = plan.results or canonical
+    results *= len(made) if len(results) == 1 else 1
+    for shown, inner in zip(results, canonical, strict=True):
+        if math.prod(shown) != math.prod(inner):
+            raise ShapeError(f"{op.id}: a result of shape {inner} is no {shown}")
+    inputs = tuple(
+        None if shape == own_shape else shape
+        for shape, own_shape in zip(plan.shapes, given, strict=True)
+    )
+    outputs = tuple(
+        (shown, inner, DType(dtype).numpy)
+        for shown, (inner, dtype) in zip(results, made, strict=True)
+    )
+    return Ready(
+        _kernel(op, workload, target),
+        inputs,
+        outputs,
+        any(shape is not None for shape in inputs),
+        outputs[0] if len(outputs) == 1 else None,
+    )
+
+
+def _kernel(op: TensorOperator, workload: Workload, target: Any) -> Callable[..., Any]:
+    """The kernel of a workload: of all that differ in symbolic sizes only, the same."""
+    key: Hashable = ("kernel", static(workload, op.names(workload)), target)
+    launch = op.kernels.get(key)
+    if launch is None:
+        launch = op.kernels[key] = op.build(workload, target).launch
+    found: Callable[..., Any] = launch
+    return found
+
+
+def static(workload: Workload, names: Names) -> Hashable:
+    """What a workload's kernel depends on: everything but its symbolic sizes."""
+    shapes = tuple(
+        tuple(
+            extent if name is None else name
+            for extent, name in zip(shape, called, strict=True)
+        )
+        for shape, called in zip(workload.shapes, names, strict=True)
+    )
+    return shapes, workload.dtypes, workload.attributes
+
+
+def derived(op: TensorOperator, plan: Plan) -> tuple[tuple[Shape, str], ...]:
+    """Shape and type of each result by the definition alone, no data."""
+    from tensorlang.ops.examples import shapes  # noqa: PLC0415 - only to prepare
+
+    workload = Workload(op.id, plan.shapes, plan.dtypes, attributes_of(plan.attributes))
+    names = op.names(workload)
+    key: Hashable = ("function", static(workload, names))
+    func = op.kernels.get(key)
+    if func is None:
+        func = op.kernels[key] = op.function(workload)
+    known = shapes(func, sizes_of(workload, names))
+    return tuple(
+        (known[param.buffer.name], param.buffer.dtype.name)
+        for param in func.params
+        if param.role == "out"
+    )
+
+
+def _fresh(op: Operator, ready: Ready, like: Any) -> tuple[list[Any], Any]:
+    from tensorlang.ops.results import empty  # noqa: PLC0415 - loads the runtime
+
+    outs, shown = [], []
+    for shape, inner, dtype in ready.results:
+        array, result = empty(op.id, shape, dtype, like)
+        outs.append(array if shape == inner else array.reshape(inner))
+        shown.append(result)
+    return outs, shown[0] if len(shown) == 1 else tuple(shown)
+
+
+def _given(
+    op: Operator, ready: Ready, out: Any
+) -> tuple[list[Any], list[tuple[Any, Any]]]:
+    """The memory of the caller's `out`, and what is to be copied there afterwards."""
+    from tensorlang.ops.results import given  # noqa: PLC0415 - loads the runtime
+
+    several = len(ready.results) > 1
+    wanted = tuple(out) if several and isinstance(out, (tuple, list)) else (out,)
+    if len(wanted) != len(ready.results):
+        raise ArgumentError(
+            f"{op.id} has {len(ready.results)} results, out= gives {len(wanted)}"
+        )
+    outs, back = [], []
+    for held, (shape, inner, dtype) in zip(wanted, ready.results, strict=True):
+        array = held
+        if not (
+            type(held) is np.ndarray and held.shape == shape and held.dtype is dtype
+        ):
+            array = given(op.id, held, shape, dtype)
+        if shape == inner:
+            outs.append(array)
+        elif array.flags.carray:
+            outs.append(array.reshape(inner))
+        else:
+            if not array.flags.writeable:
+                given(op.id, held, shape, dtype)
+            spare = np.empty(inner, dtype)
+            outs.append(spare)
+            back.append((array, spare))
+    return outs, back
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _CopiedBack:
+    """A launch whose results are then copied into arrays that are not in a row."""
+
+    launch: Callable[..., Any]
+    back: list[tuple[Any, Any]]
+
+    def __call__(self, *args: Any) -> None:
+        self.launch(*args)
+        for array, spare in self.back:
+            np.copyto(array, spare.reshape(array.shape))
+
+
+# ------------------------------------------------------------- common planning
+
+
+def of_one_type(id: str, dtypes: tuple[str, ...]) -> str:
+    """The type that all inputs have.
+
+    Raises:
+        DTypeError: they differ.
+    """
+    if len(set(dtypes)) > 1:
+        raise DTypeError(
+            f"{id}: its arrays have one element type, not {', '.join(dtypes)}; "
+            "cast them to one"
+        )
+    return dtypes[0]
+
+
+def axis_of(id: str, axis: Any, rank: int) -> int:
+    """An axis counted from the front.
+
+    Raises:
+        ArgumentError: there is no such axis.
+    """
+    if isinstance(axis, bool) or not isinstance(axis, (int, np.integer)):
+        raise ArgumentError(f"{id}: axis is a whole number, not {axis!r}")
+    if not -rank <= axis < rank:
+        raise ArgumentError(
+            f"{id}: axis {axis} does not exist in an array of {rank} dimensions"
+        )
+    return int(axis) % rank
