@@ -7,7 +7,7 @@ from tensorlang.ir.nodes import Alloc, Block, Buffer, Expr, Function, Var
 from tensorlang.ir.visit import allocations, free_vars, names, writes
 from tensorlang.scheduling.cache import constant_tile, localized
 from tensorlang.scheduling.guarding import read_indices
-from tensorlang.scheduling.inline import only_writer, sources_stay, users_of
+from tensorlang.scheduling.inline import only_written_by, sources_stay, users_of
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.linear import linear
 from tensorlang.scheduling.memory import outside_of_threads
@@ -110,7 +110,7 @@ def compute_at(func: Function, block: str, loop: str) -> Function:
     readers = [p for p in users_of(func, buffer) if p[-1] is not path[-1]]
     if not readers:
         raise ScheduleError(f"no other block reads {buffer.name!r}; there is no need")
-    only_writer(path, buffer)
+    only_written_by([path], buffer)
     readers_inside(path, target, readers)
     made_once(path, indices, shared_loops(path, target))
     sources_stay(path, readers)

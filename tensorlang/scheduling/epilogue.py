@@ -34,7 +34,7 @@ from tensorlang.ir.visit import (
 )
 from tensorlang.scheduling.coverage import bounds_of, dense, guards_of
 from tensorlang.scheduling.guarding import read_indices
-from tensorlang.scheduling.inline import dropped, only_writer, users_of
+from tensorlang.scheduling.inline import dropped, only_written_by, users_of
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.linear import linear
 from tensorlang.scheduling.places import extents, touches, whole_axes
@@ -74,6 +74,27 @@ def once_each(maker: Path, reader: Path, store: Store) -> str | None:
         f"{block.name!r} makes; both must go over all of {store.buffer.name!r} by "
         "their axes, without repeating loops"
     )
+
+
+@legality("an epilogue of several blocks sees final values")
+def final_values(makers: list[Path], user: Path, buffer: Buffer) -> str | None:
+    """Nobody goes on from what was stored, and all elements pass through.
+
+    Then it does no harm where an element is stored more than once: its last value
+    comes last, and the epilogue with it.
+    """
+    block = block_of(user)
+    for maker in makers:
+        if buffer in reads(block_of(maker)):
+            return (
+                f"block {block_of(maker).name!r} goes on from what {buffer.name!r} "
+                "holds: it is not final there"
+            )
+    if reads(block.body) & writes(block):
+        return f"block {block.name!r} updates in place, and might run twice"
+    if _visits_all(block, buffer) and whole_axes(user, {a.var for a in block.axes}):
+        return None
+    return f"block {block.name!r} does not go over all of {buffer.name!r} by its axes"
 
 
 def _visits_all(user: Block, buffer: Buffer) -> bool:
@@ -132,30 +153,38 @@ def fold_in(func: Function, block: str) -> Function:
     user = find_block(func, block)
     temporaries = set(allocations(func)) & reads(block_of(user).body)
     for buffer in sorted(temporaries, key=lambda b: b.name):
-        maker = _maker(func, buffer)
-        if maker is None or maker[-1] is user[-1]:
+        makers = _makers(func, buffer)
+        if not makers or any(maker[-1] is user[-1] for maker in makers):
             continue
-        store = _only_store(block_of(maker), buffer)
         _need_sole_reader(func, block, buffer)
-        only_writer(maker, buffer)
-        once_each(maker, user, store)
-        early_enough(maker, user, frozenset({buffer}))
-        made = _with_epilogue(block_of(maker), store, block_of(user), names(func))
-        changed = _alive_from(replace(maker, made), writes(block_of(user)), buffer)
-        return dropped(changed, block, buffer)
+        stores = [_only_store(block_of(maker), buffer) for maker in makers]
+        only_written_by(makers, buffer)
+        if len(makers) == 1:
+            once_each(makers[0], user, stores[0])
+        else:
+            final_values(makers, user, buffer)
+        for maker in makers:
+            early_enough(maker, user, frozenset({buffer}))
+        for maker, store in zip(makers, stores, strict=True):
+            made = _with_epilogue(block_of(maker), store, block_of(user), names(func))
+            func = replace(find_block(func, block_of(maker).name), made)
+        func = _alive_from(func, writes(block_of(user)), buffer)
+        return dropped(func, block, buffer)
     raise ScheduleError(
         f"block {block!r} reads no temporary that one store makes; there is nothing to "
         "be an epilogue of"
     )
 
 
-def _maker(func: Function, buffer: Buffer) -> Path | None:
-    """The block that stores (and does not reduce into) a buffer."""
-    for path in paths_to(func, Block):
-        stores = [n for n in walk(block_of(path)) if isinstance(n, Store)]
-        if any(store.buffer == buffer for store in stores):
-            return path
-    return None
+def _makers(func: Function, buffer: Buffer) -> list[Path]:
+    """The blocks that store (and do not reduce into) a buffer."""
+    return [
+        path
+        for path in paths_to(func, Block)
+        if any(
+            isinstance(n, Store) and n.buffer == buffer for n in walk(block_of(path))
+        )
+    ]
 
 
 def _only_store(block: Block, buffer: Buffer) -> Store:

@@ -124,13 +124,14 @@ def _not_named(found: Pointwise, why: str) -> str:
 
 
 @legality("an inlined block is the only writer of its buffer")
-def only_writer(path: Path, buffer: Buffer) -> str | None:
-    """Whatever is read of the buffer comes from this block."""
-    for other in actions(function_of(path)):
-        if other[-1] is not path[-1] and buffer in writes(_own(other[-1])):
+def only_written_by(paths: list[Path], buffer: Buffer) -> str | None:
+    """Whatever is read of the buffer comes from these blocks."""
+    for other in actions(function_of(paths[0])):
+        mine = any(other[-1] is path[-1] for path in paths)
+        if not mine and buffer in writes(_own(other[-1])):
             return (
                 f"{buffer.name!r} is written in another place too, not only by block "
-                f"{block_of(path).name!r}; both would have to be inlined"
+                f"{block_of(paths[0]).name!r}; both would have to be inlined"
             )
     return None
 
@@ -228,7 +229,7 @@ def inline(func: Function, block: str, *, reverse: bool = False) -> Function:
     find_alloc(func, buffer.name)
     users = users_of(func, buffer)
     named_by_indices(found)
-    only_writer(path, buffer)
+    only_written_by([path], buffer)
     sources_stay(path, users)
     taken = names(func)
     bodies = {user[-1]: _use(block_of(user), found, taken) for user in users}

@@ -68,6 +68,22 @@ def f(x: f32[4], y: InOut[f32[4]]):
 """,
         step("inline", "y", reverse=True),
     ),
+    "an epilogue of several blocks sees final values": Broken(
+        """
+def f(x: f32[4], y: InOut[f32[4]]):
+    t = alloc(f32[4])
+    for i in range(4):
+        with block("t", vi=spatial(4, i)):
+            t[vi] = x[vi]
+    for i in range(4):
+        with block("twice", vi=spatial(4, i)):
+            t[vi] = x[vi] * 2.0
+    for i in range(4):
+        with block("y", vi=spatial(4, i)):
+            y[vi] = y[vi] + t[vi]
+""",
+        step("inline", "y", reverse=True),
+    ),
     "an epilogue can run as soon as its element is made": Broken(
         """
 def f(x: f32[4], y: Out[f32[4]]):

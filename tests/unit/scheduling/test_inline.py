@@ -78,6 +78,27 @@ def test_inline_forward_then_reverse(golden, same_meaning):
     same_meaning(EPILOGUE, after)
 
 
+IN_PARTS = parse("""
+def f(x: f32[9], b: f32[9], y: Out[f32[9]]):
+    t = alloc(f32[9])
+    for i in range(6):
+        with block("t", vi=spatial(9, i)):
+            t[vi] = x[vi] * 2.0
+    for i in range(3):
+        with block("t_tail", vi=spatial(9, i + 6)):
+            t[vi] = x[vi] + x[vi]
+    for i in range(9):
+        with block("y", vi=spatial(9, i)):
+            y[vi] = max(t[vi] + b[vi], 0.0)
+""")
+
+
+def test_inline_an_epilogue_into_all_parts_of_a_nest(golden, same_meaning):
+    after = inline(IN_PARTS, "y", reverse=True)
+    golden(show(after))
+    same_meaning(IN_PARTS, after)
+
+
 @pytest.mark.parametrize(
     ("step", "match"),
     [
