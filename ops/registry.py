@@ -13,7 +13,11 @@ if TYPE_CHECKING:
 
     from tensorlang.ops.operator import Operator
 
-LIBRARY: Final = ("tensorlang.ops.random", "tensorlang.ops.nn")
+LIBRARY: Final = (
+    "tensorlang.ops.random",
+    "tensorlang.ops.nn",
+    "tensorlang.ops.math",
+)
 
 _BY_ID: Final[dict[str, Operator]] = {}
 _BY_ALIAS: Final[dict[str, Operator]] = {}

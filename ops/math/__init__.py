@@ -1,0 +1,1 @@
+"""Mathematics on arrays, element by element and folded."""
