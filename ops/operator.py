@@ -89,7 +89,7 @@ class Operator:
         tolerance: float = 0.0,
         result: Callable[[Workload], Any] | None = None,
         sizes: Callable[[Workload], dict[str, int]] | None = None,
-        scalars: Callable[[Workload], dict[str, Any]] | None = None,
+        scalars: Callable[[Workload], Mapping[str, Any]] | None = None,
         ranges: Callable[[Workload], dict[str, tuple[int, int]]] | None = None,
     ) -> None:
         self.id = id

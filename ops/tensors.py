@@ -56,6 +56,8 @@ Planner: TypeAlias = (
 )
 Namer: TypeAlias = "Callable[[Workload], Names]"
 Lift: TypeAlias = "Callable[[Callable[..., Any]], Callable[..., Any]]"
+# the scalars of a workload's kernel, with a usual value each
+Usual: TypeAlias = "Callable[[Workload], Mapping[str, Any]]"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,7 +122,7 @@ def tensor_operator(
     shapes: tuple[Shape, ...],
     dtypes: tuple[str, ...] | str = "f32",
     attributes: Mapping[str, Any] | None = None,
-    scalars: Mapping[str, float] | None = None,
+    scalars: Mapping[str, float] | Usual | None = None,
     allowed: tuple[str, ...] = FLOATS,
     lift: Lift | None = None,
     **options: Any,
@@ -139,12 +141,13 @@ def tensor_operator(
         shapes: The default workload's, of whole arrays as a caller gives them.
         dtypes: The default workload's types, or the one of all.
         attributes: The attributes with their defaults.
-        scalars: Numbers given at each call, with a usual value each.
+        scalars: Numbers given at each call, with a usual value each; where they depend
+            on the workload, a function of it.
         allowed: The element types that the first input may have.
         lift: Makes the function at `define` one on tensors, where it is not.
         options: As for `Operator`.
     """
-    usual = dict(scalars or {})
+    usual = scalars if callable(scalars) else _always(dict(scalars or {}))
     kinds = (dtypes,) * len(shapes) if isinstance(dtypes, str) else dtypes
 
     def make(front: Front) -> TensorOperator:
@@ -157,17 +160,21 @@ def tensor_operator(
         Operator.__init__(
             made,
             id,
-            _definition(define, made, tuple(usual), lift),
+            _definition(define, made, usual, lift),
             front,
             default=default,
             dtypes=allowed,
             sizes=lambda workload: sizes_of(workload, names(workload)),
-            scalars=lambda _: usual,
+            scalars=usual,
             **options,
         )
         return made
 
     return make
+
+
+def _always(usual: dict[str, Any]) -> Usual:
+    return lambda _: usual
 
 
 def sizes_of(workload: Workload, names: Names) -> dict[str, int]:
@@ -181,7 +188,7 @@ def sizes_of(workload: Workload, names: Names) -> dict[str, int]:
 
 
 def _definition(
-    place: str, op: TensorOperator, scalars: tuple[str, ...], lift: Lift | None
+    place: str, op: TensorOperator, usual: Usual, lift: Lift | None
 ) -> Callable[[Workload], Function]:
     """From a workload to IR, by the function at `module:function`."""
     module, _, name = place.partition(":")
@@ -193,7 +200,7 @@ def _definition(
 
         body = getattr(import_module(module), name)
         return defined(
-            lift(body) if lift else body, workload, op.names(workload), scalars
+            lift(body) if lift else body, workload, op.names(workload), usual(workload)
         )
 
     return define
