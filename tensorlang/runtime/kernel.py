@@ -63,6 +63,9 @@ class Kernel:
         target: what it was built for.
         signature: buffers and scalars, in calling order.
         launch: the fastest call: all buffers and free scalars by position, no result.
+        each: of a kernel that updates flat arrays in place: the same for a tuple of
+            arrays a buffer, of any shapes, in one launch. False, with nothing done,
+            where they do not fit or overlap.
 
     Raises (when called):
         ArgumentError, DTypeError, ShapeError: arguments that do not fit.
@@ -88,6 +91,12 @@ class Kernel:
             address = library[f"{self.name}.call"]
             self.launch = wrapper.native_function(
                 signature, address, self._slow, self._fault, library
+            )
+        self.each: Callable[..., bool] = _never
+        if wrapper.takes_several(signature):
+            address = library[f"{self.name}.each"]
+            self.each = wrapper.native_function(
+                signature, address, _never, self._fault, library
             )
         self._arity: Final = len(signature.buffers) + len(signature.free)
         self._written = itemgetter(*signature.outs) if signature.outs else _nothing
@@ -230,3 +239,7 @@ class Kernel:
 
 def _nothing(_args: object) -> None:
     return None
+
+
+def _never(*_args: object) -> bool:
+    return False

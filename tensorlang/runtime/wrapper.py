@@ -25,6 +25,7 @@ OUT_OF_MEMORY: Final = -(1 << 31)
 _HEADER: Final = object.__basicsize__  # bytes of a PyObject before its own fields
 _CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400  # NumPy's array flags
 _FASTCALL: Final = 0x80
+_BF16: Final = "ptrtoint (ptr @numpy.bfloat16 to i32)"  # known when it is loaded
 _OPERATIONS: Final = {
     "add": "{r} = add i64 {a}, {b}",
     "sub": "{r} = sub i64 {a}, {b}",
@@ -81,6 +82,20 @@ def has_fast_path(signature: Signature) -> bool:
     return sys.implementation.name == "cpython" and plain and narrow
 
 
+def takes_several(signature: Signature) -> bool:
+    """Whether a kernel can be given several arrays a parameter, all in one launch.
+
+    So it is where it updates arrays in place, and all are of one length that it is
+    told, whatever their shapes.
+    """
+    shapes = {buffer.shape for buffer in signature.buffers}
+    flat = len(shapes) == 1 and all(
+        len(shape) == 1 and isinstance(shape[0], str) for shape in shapes
+    )
+    in_place = any(buffer.role == "inout" for buffer in signature.buffers)
+    return flat and in_place and has_fast_path(signature)
+
+
 def runs_apart(source: str) -> bool:
     """Whether no thread of a kernel waits for another: its text has no barrier."""
     lines = (line for line in source.splitlines() if "@tensorlang_barrier" in line)
@@ -91,7 +106,8 @@ def exports(signature: Signature) -> tuple[str, ...]:
     """The symbols that a launch needs."""
     name = signature.name
     called = (f"{name}.call",) if has_fast_path(signature) else ()
-    return (f"{name}.run", *called)
+    several = (f"{name}.each",) if takes_several(signature) else ()
+    return (f"{name}.run", *called, *several)
 
 
 def imports(signature: Signature) -> dict[str, int]:
@@ -123,6 +139,7 @@ def wrapper_text(signature: Signature, threads: int, *, apart: bool) -> str:
         apart=str(apart).lower(),
         slots=signature.slots,
         fast=has_fast_path(signature),
+        several=takes_several(signature),
         header=_HEADER,
         swapped=ord(">" if sys.byteorder == "little" else "<"),
         arguments=len(signature.buffers) + len(signature.free),
@@ -165,12 +182,13 @@ def _buffer(i: int, buffer: BufferSpec, symbols: dict[str, str]) -> dict[str, An
         derived = isinstance(dim, tuple) or value == f"%a{i}.d{k}"
         dims.append(None if derived else str(value))
     writeable = _WRITEABLE if buffer.written else 0
-    number = None if buffer.dtype == "bf16" else buffer.numpy.num
+    number = _BF16 if buffer.dtype == "bf16" else buffer.numpy.num
     return {
         "label": f"{buffer} {buffer.role}",
-        "number": number,
+        "type": number,
         "itemsize": DType(buffer.dtype).bytes,
         "flags": _CONTIGUOUS | _ALIGNED | writeable,
+        "written": int(buffer.written),
         "dims": dims,
         "checks": [f"%a{i}.d{k}.same" for k, d in enumerate(dims) if d is not None],
     }
