@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from tensorlang.ir import boolean, f32, f64, frontend, function
 from tensorlang.ir.dtypes import DType
@@ -13,7 +14,9 @@ if TYPE_CHECKING:
     from tensorlang.ops.tensors import Names
     from tensorlang.workload import Workload
 
-NARROW = ("f16", "bf16")
+NARROW: Final = ("f16", "bf16")
+# the attribute that names the arrays, where some may be left out
+INPUTS: Final = "inputs"
 
 
 def defined(
@@ -24,24 +27,18 @@ def defined(
 ) -> Function:
     """The function of a workload: `body` called on placeholders.
 
-    Inputs are called as the body's parameters. Scalars, each with a usual value, are of
+    Inputs are called as the body's parameters, or as the attribute `inputs` says, where
+    some parameters may be left out. Scalars, each with a usual value, are of
     `scalar_type`.
     """
-    import inspect  # noqa: PLC0415 - only to build
-
     variables = {
         name: Var(name, scalar_type(usual, workload.dtypes))
         for name, usual in scalars.items()
     }
+    given = dict(workload.named)
+    by_name = str(given.pop(INPUTS, "")).split()
+    called = by_name or _parameters(body, variables, len(workload.shapes))
     sizes: dict[str, Var] = {}
-    parameters = inspect.signature(body).parameters.values()
-    called = [
-        p.name
-        for p in parameters
-        if p.kind is p.POSITIONAL_OR_KEYWORD and p.name not in variables
-    ]
-    if len(called) < len(workload.shapes):  # *arrays
-        called = [f"x{n}" for n in range(len(workload.shapes))]
     inputs = [
         frontend.placeholder(
             [
@@ -57,14 +54,29 @@ def defined(
             called, workload.shapes, names, workload.dtypes, strict=False
         )
     ]
-    made = body(*inputs, **variables, **workload.named)
-    outputs = made if isinstance(made, tuple) else (made,)
+    if by_name:
+        made = body(**dict(zip(by_name, inputs, strict=True)), **variables, **given)
+    else:
+        made = body(*inputs, **variables, **given)
     return function(
         workload.operator.replace(".", "_"),
         inputs,
-        outputs,
+        made if isinstance(made, tuple) else (made,),
         scalars=tuple(variables.values()),
     )
+
+
+def _parameters(
+    body: Callable[..., Any], scalars: Mapping[str, Var], count: int
+) -> list[str]:
+    """The names of a definition's arrays: its parameters, or x0, x1, ... of *arrays."""
+    parameters = inspect.signature(body).parameters.values()
+    called = [
+        p.name
+        for p in parameters
+        if p.kind is p.POSITIONAL_OR_KEYWORD and p.name not in scalars
+    ]
+    return called if len(called) >= count else [f"x{n}" for n in range(count)]
 
 
 def scalar_type(usual: Any, dtypes: tuple[str, ...]) -> DType:

@@ -13,15 +13,25 @@ What does not divide is cut off and gets a smaller tile of its own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.nodes import Load
 from tensorlang.ir.visit import free_vars
-from tensorlang.schedules.cutting import cut, extent, is_part, shared, tried
+from tensorlang.schedules.cutting import (
+    cut,
+    cut_unknown,
+    extent,
+    is_part,
+    shared,
+    tried,
+)
 from tensorlang.schedules.plan import Plan, Tile
 from tensorlang.schedules.stages import Stage, extent_of, tile_axes
 from tensorlang.scheduling import Schedule
+
+_SMALL: Final = (4, 1)  # rows of the tiles for a rest of unknown length
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +45,38 @@ class _Axes:
 
 def tiles(plan: Plan) -> None:
     """Tiles over all rows and columns, whole ones and what is left."""
-    s, stage, tile = plan.s, plan.stage, plan.tile()
+    s, stage = plan.s, plan.stage
     found = tile_axes(stage)
     if found is None:
         raise ScheduleError(f"block {stage.name!r} is no contraction")
     row, column = found
+    if extent_of(row) == 1 and not _in_rows(stage):
+        raise ScheduleError("a vector by rows: partial sums along them are faster")
+    tile = plan.tile(extent_of(row), extent_of(column))
     folded = tuple(loop.var.name for loop in stage.driven("reduction"))
     axes = _Axes(row.var.name, column.var.name, folded)
-    if extent_of(row) != 1:
-        _pack(s, stage, tile)
-    for tall in cut(s, stage.name, axes.row, tile.rows):
+    _pack(s, stage, tile)
+    for tall, rows in _cut_rows(s, stage.name, axes.row, tile.rows):
         for part in _cut_columns(s, tall, axes.column, tile):
-            _tile(s, part, stage, axes, tile)
+            _tile(s, part, stage, axes, replace(tile, rows=rows))
+
+
+def _cut_rows(s: Schedule, block: str, row: str, rows: int) -> list[tuple[str, int]]:
+    """The blocks of whole tiles and of the rest, and the rows of a tile in each.
+
+    Where the number of rows is known, the rest is one tile; else it is made of smaller
+    ones, so that no loop over the reduction holds a condition.
+    """
+    if extent(s, row) is not None:
+        return [(part, rows) for part in cut(s, block, row, rows)]
+    found = []
+    for size in (rows, *(n for n in _SMALL if n < rows)):
+        if size == 1:
+            return [*found, (block, 1)]
+        block, rest = cut_unknown(s, block, row, size)
+        found.append((block, size))
+        block = rest
+    return [*found, (block, 1)]
 
 
 def _cut_columns(s: Schedule, block: str, column: str, tile: Tile) -> list[str]:
@@ -86,6 +116,12 @@ def _transpose(s: Schedule, copy: str, lanes: int, intrinsic: str) -> None:
     s.reorder(row, column, row_in, column_in)
     s.parallel(row)
     s.tensorize(row_in, intrinsic)
+
+
+def _in_rows(stage: Stage) -> bool:
+    """Whether the columns are neighbours in all operands that they index."""
+    at = [(_dimension(stage, load), load.buffer.ndim - 1) for load in stage.loads]
+    return all(dimension in (None, last) for dimension, last in at)
 
 
 def _dimension(stage: Stage, load: Load) -> int | None:

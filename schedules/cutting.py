@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tensorlang.errors import TensorlangError
-from tensorlang.ir.nodes import For
+from tensorlang.ir.nodes import Expr, For
 from tensorlang.ir.visit import blocks
 from tensorlang.schedules.stages import extent_of
 from tensorlang.schedules.streaming import loop_named, whole_steps
@@ -49,7 +49,18 @@ def cut(s: Schedule, block: str, prefix: str, size: int) -> list[str]:
     return cut_at(s, block, loop, length // size * size)
 
 
-def cut_at(s: Schedule, block: str, loop: str, at: int) -> list[str]:
+def cut_unknown(s: Schedule, block: str, prefix: str, size: int) -> tuple[str, str]:
+    """Cut a nest along a loop of unknown length: whole tiles, and the rest."""
+    around = s.loops(block)
+    loop = next(name for name in around if is_part(name, prefix))
+    whole = whole_steps(loop_named(s, loop).extent, size)
+    if around[0] != loop:
+        s.reorder(loop, *(name for name in around if name != loop))
+    main, rest = cut_at(s, block, loop, whole)
+    return main, rest
+
+
+def cut_at(s: Schedule, block: str, loop: str, at: Expr | int) -> list[str]:
     """The blocks of the first `at` iterations of a loop and of all others."""
     before = {b.name for b in blocks(s.function)}
     s.partition(loop, at)
@@ -65,7 +76,9 @@ def fused(s: Schedule, names: Sequence[str]) -> str:
 
 
 def shared(s: Schedule, names: Sequence[str]) -> None:
-    """The loops as one, to threads, where it runs more than once."""
+    """The loops, if any, as one, to threads, where it runs more than once."""
+    if not names:
+        return
     whole = fused(s, names)
     if extent(s, whole) != 1:
         s.parallel(whole)

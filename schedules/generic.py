@@ -12,6 +12,7 @@ refuses, a simpler one follows. What is not recognised stays as it was.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final, TypeAlias
 
 from tensorlang.ir.nodes import Load
@@ -24,6 +25,7 @@ from tensorlang.schedules.stages import (
     INJECTIVE,
     REDUCTION,
     Stage,
+    extent_of,
     is_cheap,
     kind_of,
     stages,
@@ -60,9 +62,22 @@ def generic(s: Schedule, knobs: Knobs) -> None:
             tried(s, s.inline, name)
     for name in _names(s):
         stage = _stage(s, name)
-        if stage is not None and stage.work != 0:
+        if stage is not None and 0 not in map(extent_of, stage.loops):
             plan = Plan(s, knobs, stage)
-            any(tried(s, way, plan) for way in _WAYS[kind_of(stage)])
+            kind = kind_of(stage)
+            any(tried(s, way, plan) for way in _WAYS[kind])
+            if kind == CONTRACTION:
+                _fold_epilogues(s, stage)
+
+
+def _fold_epilogues(s: Schedule, made: Stage) -> None:
+    """Put what follows elementwise where the tiles are written back."""
+    for name in _names(s):
+        stage = _stage(s, name)
+        if stage is None or kind_of(stage) != INJECTIVE:
+            continue
+        if made.output in {load.buffer for load in stage.loads}:
+            tried(s, partial(s.inline, reverse=True), name)
 
 
 def _names(s: Schedule) -> list[str]:

@@ -11,9 +11,10 @@ from tensorlang.scheduling import Knobs, Schedule
 
 _WORTH_THREADS: Final = 1 << 15  # block instances, below which one thread is faster
 _PARTIALS: Final = (8, 16, 32, 64, 128)
-_ROWS: Final = (1, 2, 4, 6, 8, 10, 12, 14)
+_ROWS: Final = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14)
 _VECTORS: Final = (1, 2, 3, 4)
-_MANY_REGISTERS: Final = 32
+_USUAL_ROWS: Final = 12  # 24 sums in 32 registers: measured best, 13 and 14 near it
+_HIDING: Final = 8  # sums that hide the latency of a fused multiply-add
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +56,40 @@ class Plan:
         default = min(_PARTIALS, key=lambda lanes: abs(lanes - 4 * self.width))
         return self.knobs.choice("partials", _PARTIALS, default=default)
 
-    def tile(self) -> Tile:
-        """The knobs of a contraction: sums that fill the vector registers."""
+    def tile(self, rows: int | None, columns: int | None) -> Tile:
+        """The knobs of a contraction: sums that fill the vector registers.
+
+        Args:
+            rows: How many rows there are, where that is known.
+            columns: The same of columns.
+        """
         registers = self.s.target.vector_registers if self.s.target else 16
-        many = registers >= _MANY_REGISTERS
-        rows = self.knobs.choice("rows", _ROWS, default=12 if many else 6)
-        vectors = self.knobs.choice("vectors", _VECTORS, default=2)
-        return Tile(rows, vectors, self.width, self.threads)
+        vectors = 1 if columns is not None and columns <= self.width else 2
+        tall = _tallest(rows, vectors, registers)
+        return Tile(
+            self.knobs.choice("rows", _ROWS, default=tall),
+            self.knobs.choice("vectors", _VECTORS, default=vectors),
+            self.width,
+            self.threads,
+        )
+
+
+def _tallest(rows: int | None, vectors: int, registers: int) -> int:
+    """Rows of a tile: as many as registers hold, and little left over.
+
+    Two registers stay free beside the sums, one vector of columns and what is
+    broadcast. A rest of fewer rows than hide an addition's latency costs as much as
+    those.
+    """
+    most = min((registers - vectors - 2) // vectors, _ROWS[-1])
+    if rows is None:
+        return min(most, _USUAL_ROWS)
+    if rows <= most:
+        return max(rows, 1)
+
+    def cost(tall: int) -> tuple[float, int]:
+        rest = rows % tall
+        steps = rows - rest + (max(rest, _HIDING // vectors) if rest else 0)
+        return steps * (1 + 0.01 * max(tall - _USUAL_ROWS, 0)), -tall
+
+    return min(range(max(most - 3, 1), most + 1), key=cost)

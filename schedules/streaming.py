@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tensorlang.ir.nodes import Const, Expr, For
+from tensorlang.ir.simplify import simplify
 from tensorlang.ir.visit import loops
 from tensorlang.scheduling import Knobs, Schedule
 
@@ -78,7 +79,7 @@ def whole_steps(extent: Expr, step: int) -> Expr:
     """The largest multiple of `step` up to an extent."""
     if isinstance(extent, Const):
         return Const(int(extent.value) // step * step, extent.dtype)
-    return extent // step * step
+    return simplify(extent // step * step)
 
 
 def _cut(s: Schedule, loop: str, how: Stream) -> str:
