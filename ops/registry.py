@@ -17,6 +17,7 @@ LIBRARY: Final = (
     "tensorlang.ops.random",
     "tensorlang.ops.nn",
     "tensorlang.ops.math",
+    "tensorlang.ops.optim",
 )
 
 _BY_ID: Final[dict[str, Operator]] = {}
