@@ -5,7 +5,8 @@ for one element holds for all. f16 and bf16 are computed in f32 and rounded once
 
 Neighbouring dimensions that every input either has or is broadcast along become one:
 arrays of one shape have one dimension, a row added to a matrix two. All are symbolic,
-so a kernel serves every size.
+so a kernel serves every size. Operands that are Python numbers are scalars of the
+kernel; which ones is the attribute `numbers` (see `tensorlang.ops.operands`).
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from tensorlang.errors import ShapeError
+from tensorlang.errors import DTypeError, ShapeError
 from tensorlang.ops.tensors import (
     Names,
     Plan,
@@ -28,47 +29,112 @@ from tensorlang.ops.tensors import (
 )
 
 if TYPE_CHECKING:
-    from tensorlang.ir.frontend import Tensor
     from tensorlang.ops.operator import Front
+    from tensorlang.ops.tensors import Usual
     from tensorlang.workload import Workload
+
+NUMBERS: Final = "numbers"
+_LONG: Final = 1 << 24
 
 
 def elementwise(
     id: str,
     define: str,
     *,
-    inputs: int = 1,
+    operands: tuple[str, ...] = ("x",),
+    alike: bool = False,
+    condition: int | None = None,
     attributes: Mapping[str, Any] | None = None,
+    scalars: Mapping[str, float] | None = None,
     **options: Any,
 ) -> Callable[[Front], TensorOperator]:
-    """An elementwise operator of `inputs` arrays that broadcast to one shape.
+    """An elementwise operator of arrays that broadcast to one shape.
 
     Args:
         id: Its canonical id.
         define: `module:function` from scalar expressions (of f32 or wider), scalars and
             attributes to one expression, or to several.
-        inputs: The number of arrays.
+        operands: The names of the function's positional parameters.
+        alike: Whether all arrays have to have one shape, as in a gradient.
+        condition: Which operand is an array of bool, whatever type the others have.
         attributes: Static attributes with their defaults.
+        scalars: Numbers given at each call beside the operands, with usual values.
         options: As for `tensor_operator`.
     """
 
     def plan(
         shapes: tuple[Shape, ...], dtypes: tuple[str, ...], asked: dict[str, Any]
     ) -> Plan:
-        of_one_type(id, dtypes)
-        result = broadcast(id, shapes)
-        return Plan(collapse(shapes, result), dtypes, (result,), asked)
+        check_types(id, dtypes, condition)
+        result = same(id, operands, shapes) if alike else broadcast(id, shapes)
+        return Plan(collapse(shapes, result), dtypes, (result,), static(asked))
 
     return tensor_operator(
         id,
         define,
         plan=plan,
         names=dimension_names,
-        shapes=((1 << 24,),) * inputs,
+        shapes=((_LONG,),) * len(operands),
+        dtypes=usual_types(operands, condition),
         attributes=attributes,
-        lift=lifted,
+        scalars=usual_scalars(operands, scalars or {}),
+        lift=_lifted,
         **options,
     )
+
+
+def usual_types(operands: tuple[str, ...], condition: int | None) -> tuple[str, ...]:
+    """The types of the default workload."""
+    return tuple("bool" if at == condition else "f32" for at in range(len(operands)))
+
+
+def usual_scalars(operands: tuple[str, ...], fixed: Mapping[str, float]) -> Usual:
+    """The scalars of a workload: the operands that are numbers, and the fixed ones."""
+
+    def usual(workload: Workload) -> Mapping[str, Any]:
+        numbers: Any = workload.named.get(NUMBERS, ())
+        kind = workload.dtypes[-1]
+        value = True if kind == "bool" else 3 if kind[0] in "iu" else 0.5
+        return {operands[at]: value for at in numbers} | dict(fixed)
+
+    return usual
+
+
+def static(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """The attributes of a workload: `numbers` only where there are any."""
+    return {k: v for k, v in asked.items() if k != NUMBERS or v}
+
+
+def check_types(id: str, dtypes: tuple[str, ...], condition: int | None) -> None:
+    """Whether the condition is of bool, and all others of one type.
+
+    Raises:
+        DTypeError: they are not.
+    """
+    if condition is None:
+        of_one_type(id, dtypes)
+        return
+    if dtypes[condition] != "bool":
+        raise DTypeError(
+            f"{id}: the condition is an array of bool, not of {dtypes[condition]}; "
+            "compare it with something first"
+        )
+    of_one_type(id, dtypes[:condition] + dtypes[condition + 1 :])
+
+
+def same(id: str, operands: tuple[str, ...], shapes: tuple[Shape, ...]) -> Shape:
+    """The shape that all arrays have.
+
+    Raises:
+        ShapeError: they differ; names the first two that do.
+    """
+    for name, shape in zip(operands, shapes, strict=False):
+        if shape != shapes[0]:
+            raise ShapeError(
+                f"{id}: {operands[0]} has shape {shapes[0]}, {name} has {shape}; "
+                "they must be the same"
+            )
+    return shapes[0]
 
 
 def broadcast(id: str, shapes: tuple[Shape, ...]) -> Shape:
@@ -116,30 +182,8 @@ def dimension_names(workload: Workload) -> Names:
     )
 
 
-def lifted(body: Callable[..., Any]) -> Callable[..., Any]:
+def _lifted(body: Callable[..., Any]) -> Callable[..., Any]:
     """A function on tensors that does to each element what `body` does to scalars."""
+    from tensorlang.ops.lifting import lifted  # noqa: PLC0415 - only to build
 
-    def tensors(*arrays: Tensor, **given: Any) -> Any:
-        from tensorlang.ir import compute  # noqa: PLC0415 - only to build
-        from tensorlang.ir.nodes import Const  # noqa: PLC0415 - only to build
-        from tensorlang.ops.assembling import stored, wide  # noqa: PLC0415 - the same
-
-        dims = list(zip(*[x.shape for x in arrays], strict=True))
-        shape = [
-            next((d for d in of if not isinstance(d, Const)), of[0]) for of in dims
-        ]
-
-        def element(*i: Any) -> Any:
-            values = []
-            for x in arrays:
-                at = zip(x.shape, i, strict=True)
-                place = tuple(0 if isinstance(dim, Const) else n for dim, n in at)
-                values.append(wide(x[place]))
-            made = body(*values, **given)
-            if isinstance(made, tuple):
-                return tuple(stored(value, arrays[0].dtype) for value in made)
-            return stored(made, arrays[0].dtype)
-
-        return compute(shape, element, "y")
-
-    return tensors
+    return lifted(body)

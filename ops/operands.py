@@ -1,0 +1,97 @@
+"""Calls whose operands may be Python numbers: scalars of the kernel, no kernel each.
+
+A Python number takes the type of the arrays beside it, as in NumPy: a whole number
+becomes a float beside floats, but a float never meets integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from tensorlang.errors import ArgumentError, DTypeError
+from tensorlang.ops.dispatch import own
+from tensorlang.ops.elementwise import NUMBERS
+from tensorlang.ops.tensors import TensorOperator, call
+
+if TYPE_CHECKING:
+    from tensorlang.ops.operator import Launch
+
+PYTHON: Final = (float, int, bool)
+_NONE: Final[Mapping[str, Any]] = {}
+ALL_ARRAYS: Final[dict[str, Any]] = {NUMBERS: ()}
+
+
+def mixed(  # noqa: PLR0917 - as `call`
+    op: TensorOperator,
+    operands: Sequence[Any],
+    target: Any,
+    out: Any,
+    attributes: Mapping[str, Any] = _NONE,
+    scalars: tuple[Any, ...] = (),
+) -> Launch:
+    """The launch of a call with arrays and Python numbers: the end of a front.
+
+    Args:
+        op: The operator.
+        operands: What the caller gave, in the operator's order.
+        target: Where to compute.
+        out: Where the results go.
+        attributes: Static attributes, in the operator's order.
+        scalars: The kernel's scalars beside the operands.
+
+    Raises:
+        ShapeError, DTypeError, ArgumentError: an argument does not fit.
+    """
+    at = tuple([n for n, value in enumerate(operands) if type(value) in PYTHON])
+    if not at:
+        return call(op, operands, ALL_ARRAYS | attributes, scalars, target, out)
+    arrays = [value for value in operands if type(value) not in PYTHON]
+    own(*arrays)
+    if not arrays:
+        raise ArgumentError(f"{op.id}: one of the operands has to be an array")
+    kind, name = type_of(op.id, arrays[-1])
+    numbers = tuple([_fitted(op.id, operands[n], kind, name) for n in at])
+    given = {NUMBERS: at, **attributes}
+    return call(op, arrays, given, (*numbers, *scalars), target, out)
+
+
+def type_of(id: str, array: Any) -> tuple[str, str]:
+    """Kind and name of an array's element type."""
+    if type(array) is not np.ndarray:
+        from tensorlang.runtime.arrays import view  # noqa: PLC0415 - loads the runtime
+
+        array = view(array, f"{id}: an operand")
+    return _kind(array.dtype)
+
+
+@cache
+def _kind(dtype: np.dtype[Any]) -> tuple[str, str]:
+    from tensorlang.ir.dtypes import as_dtype  # noqa: PLC0415 - once a type
+
+    found = as_dtype(dtype)
+    return found.kind, found.name
+
+
+def _fitted(id: str, value: Any, kind: str, name: str) -> Any:
+    """The number as a kernel for arrays of a type takes it.
+
+    Raises:
+        DTypeError: the type does not hold such numbers.
+    """
+    if kind == "float":
+        try:
+            return float(value)
+        except OverflowError:
+            raise DTypeError(f"{id}: {name} holds no number so large") from None
+    if type(value) is bool:
+        return value if kind == "bool" else int(value)
+    if type(value) is float or kind == "bool":
+        raise DTypeError(
+            f"{id}: {value!r} is no value of the {name} beside it; kinds of "
+            "numbers are not mixed: cast the array, or give such a value"
+        )
+    return value
