@@ -36,6 +36,7 @@ Kernel: TypeAlias = Callable[..., Any]
 # a kernel, what to call it with, and what the operator returns
 Launch: TypeAlias = tuple[Kernel, tuple[Any, ...], Any]
 Front: TypeAlias = Callable[..., Launch]
+Shapes: TypeAlias = tuple[tuple[int, ...], ...]
 
 DIRECT: Final = "direct"
 
@@ -73,6 +74,8 @@ class Operator:
         sizes: The values of its symbolic sizes for a workload, by name.
         scalars: Usual values of its kernels' other scalars, by name: for measuring.
         ranges: Where its integer inputs come from (the end is out), by name: indices.
+        shorthand: From sizes as the command line takes them, such as MxNxK of a matrix
+            product, to the shapes of the arrays.
     """
 
     def __init__(
@@ -91,6 +94,7 @@ class Operator:
         sizes: Callable[[Workload], dict[str, int]] | None = None,
         scalars: Callable[[Workload], Mapping[str, Any]] | None = None,
         ranges: Callable[[Workload], dict[str, tuple[int, int]]] | None = None,
+        shorthand: Callable[[Shapes], Shapes] | None = None,
     ) -> None:
         self.id = id
         self.aliases = aliases
@@ -108,6 +112,7 @@ class Operator:
         self.sizes = sizes or _none
         self.scalars = scalars or _none
         self.ranges = ranges or _none
+        self.shorthand = shorthand or _as_given
         self.__doc__ = front.__doc__
         self.__name__ = id.rpartition(".")[2]
         self.__wrapped__ = front
@@ -235,6 +240,10 @@ class Operator:
 
 def _is_key(value: Any) -> bool:
     return hasattr(value, "clone") and hasattr(value, "fold")
+
+
+def _as_given(shapes: Shapes) -> Shapes:
+    return shapes
 
 
 def _none(_: Workload) -> dict[str, Any]:

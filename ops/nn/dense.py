@@ -152,6 +152,14 @@ def _matrix(w: Shape, layout: str, columns: int) -> tuple[int, int]:
     return w if layout == "oi" else (w[1], w[0])
 
 
+def _from_sizes(given: tuple[Shape, ...]) -> tuple[Shape, ...]:
+    """MxNxK as the shapes of x and w."""
+    if len(given) == 1 and len(given[0]) == 3:
+        rows, columns, depth = given[0]
+        return (rows, depth), (columns, depth)
+    return given
+
+
 def _names(workload: Workload) -> Names:
     """Rows are symbolic, unless there is one: that is another kernel."""
     names = _inputs(workload.named, len(workload.shapes))
@@ -178,6 +186,7 @@ def _names(workload: Workload) -> Names:
     scalars=lambda w: {"keep": 0.5} if "key" in _inputs(w.named, len(w.shapes)) else {},
     aliases=("dense",),
     scheduled_as="",
+    shorthand=_from_sizes,
 )
 def dense(
     x: Any,

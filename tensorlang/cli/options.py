@@ -207,7 +207,7 @@ def workload(
         ShapeError, DTypeError, ArgumentError: an option does not fit the operator.
         OperatorError: the operator is not defined for this workload.
     """
-    given, types = shapes(shape), dtypes(dtype)
+    given, types = op.shorthand(shapes(shape)), dtypes(dtype)
     usual = op.default.shapes if op.default else ()
     if given and usual and len(given) != len(usual):
         raise ShapeError(f"{op.id} takes {len(usual)} shapes, --shape has {len(given)}")

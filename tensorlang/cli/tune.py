@@ -60,7 +60,7 @@ def tune(
     for member in members:
         options.workload(member, shape, dtype, attr)
     request: dict[str, Any] = {
-        "shapes": options.shapes(shape) or None,
+        "shapes": members[0].shorthand(options.shapes(shape)) or None,
         "dtypes": options.dtypes(dtype),
         **options.attributes(members[0], attr),
         "budget": limit,
