@@ -1,0 +1,127 @@
+"""Stages on batches of images: padding them, and naming their dimensions.
+
+An image's dimensions are `(n, *channels, *spatial)`, or `(n, *spatial, *channels)`
+where the channels come last.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from tensorlang.ir import as_expr, compute, select
+from tensorlang.ir.nodes import binary
+
+if TYPE_CHECKING:
+    from tensorlang.ir.frontend import Tensor
+    from tensorlang.ir.nodes import Expr
+
+SPATIAL: Final = ("z", "i", "j")
+
+
+class Layout:
+    """Where batch, channels and spatial dimensions stand: of `NCHW` and the like."""
+
+    def __init__(self, letters: str) -> None:
+        self.rank = len(letters) - 2
+        self.first = letters[1] == "C"
+
+    def joined(
+        self, n: Sequence[Any], channels: Sequence[Any], spatial: Sequence[Any]
+    ) -> tuple[Any, ...]:
+        """Indices or extents in memory order."""
+        if self.first:
+            return (*n, *channels, *spatial)
+        return (*n, *spatial, *channels)
+
+    def parts(
+        self, of: Sequence[Any]
+    ) -> tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]]:
+        """Batch, channels, and spatial dimensions of a whole."""
+        n, rest = tuple(of[:1]), tuple(of[1:])
+        if self.first:
+            cut = len(rest) - self.rank
+            return n, rest[:cut], rest[cut:]
+        return n, rest[self.rank :], rest[: self.rank]
+
+    def names(self, *channels: str) -> tuple[str, ...]:
+        """Names of the loops over an image."""
+        return self.joined(("b",), channels, SPATIAL[3 - self.rank :])
+
+
+def staged(
+    shape: Sequence[Any],
+    names: Sequence[str],
+    body: Callable[..., Any],
+    name: str | tuple[str, ...],
+) -> Any:
+    """`compute` with a body that takes all indices, and loops of these names."""
+
+    def value(*indices: Any) -> Any:
+        return body(indices)
+
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    parameters = [inspect.Parameter(of, kind) for of in names]
+    value.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return compute(shape, value, name)
+
+
+def padded(
+    x: Tensor,
+    layout: Layout,
+    low: Sequence[int],
+    extents: Sequence[int],
+    *,
+    spread: Sequence[int] = (),
+    value: float = 0.0,
+    name: str = "padded",
+) -> Tensor:
+    """A copy of images with `low` elements before them, of these extents in all.
+
+    Args:
+        x: The images.
+        layout: How they lie.
+        low: Elements before the image; a negative number cuts some off.
+        extents: Elements along each dimension of the copy.
+        spread: The step from one element of the image to the next in the copy.
+        value: What stands where there is no image.
+        name: The name of the copy.
+    """
+    n, channels, spatial = layout.parts(x.shape)
+    spread = tuple(spread) or (1,) * layout.rank
+    given = numbers(spatial)
+    same = list(given) == list(extents)
+    if same and not any(low) and set(spread) <= {1}:
+        return x
+
+    def element(indices: tuple[Expr, ...]) -> Expr:
+        batch, channel, at = layout.parts(indices)
+        places, inside = [], as_expr(True)
+        for place, before, step, extent in zip(at, low, spread, given, strict=True):
+            taken, there = _source(place, before, step, extent)
+            places.append(taken)
+            inside = inside & there
+        read = x[layout.joined(batch, channel, places)]
+        return select(inside, read, as_expr(value).cast(x.dtype))
+
+    names = layout.names(*(f"c{at}" for at in range(len(channels))))
+    shape = layout.joined(n, channels, tuple(extents))
+    made: Tensor = staged(shape, names, element, name)
+    return made
+
+
+def _source(place: Expr, low: int, step: int, extent: int) -> tuple[Expr, Expr]:
+    """Where in the image an element of the copy comes from, and whether it does."""
+    shifted = place - low
+    there = (shifted >= 0) & (shifted < (extent - 1) * step + 1)
+    if step > 1:
+        there = there & (shifted % step).equal(0)
+        shifted = shifted // step
+    last = max(extent - 1, 0)
+    return binary("min", binary("max", shifted, as_expr(0)), as_expr(last)), there
+
+
+def numbers(extents: Sequence[Any]) -> tuple[int, ...]:
+    """Constant extents as Python numbers."""
+    return tuple(int(extent.value) for extent in extents)

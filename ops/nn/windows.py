@@ -1,0 +1,152 @@
+"""Windows that slide over images: sizes, steps, padding, and what comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from tensorlang.errors import ArgumentError, ShapeError
+
+LAYOUTS: Final[Mapping[int, tuple[str, str]]] = {
+    0: ("NC", "NC"),
+    1: ("NCW", "NWC"),
+    2: ("NCHW", "NHWC"),
+    3: ("NCDHW", "NDHWC"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Windows along each dimension of an image.
+
+    Attributes:
+        size: Elements of a window.
+        stride: The step from one window to the next.
+        dilation: The step from one element of a window to the next.
+        padding: What stands before and behind the image: low, high, low, high, ...
+    """
+
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
+    padding: tuple[int, ...]
+
+    @property
+    def reach(self) -> tuple[int, ...]:
+        """Elements from the first to the last of a window, both counted."""
+        return tuple(
+            (size - 1) * step + 1
+            for size, step in zip(self.size, self.dilation, strict=True)
+        )
+
+    def outputs(self, id: str, image: Sequence[int]) -> tuple[int, ...]:
+        """How many windows there are along each dimension.
+
+        Raises:
+            ShapeError: a window is larger than the padded image.
+        """
+        padded = tuple(
+            extent + low + high
+            for extent, low, high in zip(
+                image, self.padding[::2], self.padding[1::2], strict=True
+            )
+        )
+        if any(have < need for have, need in zip(padded, self.reach, strict=True)):
+            raise ShapeError(
+                f"{id}: a window that reaches over {self.reach} does not fit into an "
+                f"image of {tuple(image)}, padded {padded}; pad more"
+            )
+        return tuple(
+            (have - need) // step + 1
+            for have, need, step in zip(padded, self.reach, self.stride, strict=True)
+        )
+
+
+def windows(id: str, size: Sequence[int], asked: Mapping[str, Any]) -> Windows:
+    """The windows of `size` that the attributes stride, dilation and padding tell.
+
+    Raises:
+        ArgumentError: an attribute is out of its domain.
+    """
+    rank = len(size)
+    stride = several(id, "stride", asked.get("stride", 1), rank)
+    dilation = several(id, "dilation", asked.get("dilation", 1), rank)
+    made = Windows(tuple(size), stride, dilation, (0,) * (2 * rank))
+    padding = _padding(id, asked.get("padding", 0), made)
+    return Windows(tuple(size), stride, dilation, padding)
+
+
+def hashable(value: Any) -> Any:
+    """An attribute as it may be part of a key: lists and arrays as tuples."""
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, (list, tuple)):
+        return tuple(hashable(item) for item in value)
+    return value
+
+
+def several(
+    id: str, what: str, value: Any, rank: int, *, least: int = 1
+) -> tuple[int, ...]:
+    """One whole number a dimension, from one for all or from as many.
+
+    Raises:
+        ArgumentError: it is neither, or a number is too small.
+    """
+    given = tuple(value) if isinstance(value, (list, tuple)) else (value,) * rank
+    if len(given) != rank or not all(_whole(n) and n >= least for n in given):
+        raise ArgumentError(
+            f"{id}: {what} is a whole number from {least}, or {rank} of them, "
+            f"not {value!r}"
+        )
+    return tuple(map(int, given))
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+
+
+def _padding(id: str, value: Any, made: Windows) -> tuple[int, ...]:
+    """Low and high padding of each dimension, in a row."""
+    rank = len(made.size)
+    if value == "valid":
+        return (0,) * (2 * rank)
+    if value == "same":
+        return _same(id, made)
+    given = tuple(value) if isinstance(value, (list, tuple)) else (value,) * rank
+    if len(given) == rank:
+        pairs = [n if isinstance(n, (list, tuple)) else (n, n) for n in given]
+        given = tuple(n for pair in pairs for n in pair)
+    if len(given) != 2 * rank or not all(_whole(n) and n >= 0 for n in given):
+        raise ArgumentError(
+            f"{id}: padding is a whole number from 0, {rank} of them or of pairs "
+            f"(low, high), 'same' or 'valid', not {value!r}"
+        )
+    return tuple(map(int, given))
+
+
+def _same(id: str, made: Windows) -> tuple[int, ...]:
+    """As many outputs as inputs; where the padding is odd, more of it behind."""
+    if set(made.stride) - {1}:
+        raise ArgumentError(
+            f"{id}: padding 'same' is for stride 1, not {made.stride}; give numbers"
+        )
+    found: list[int] = []
+    for reach in made.reach:
+        found += [(reach - 1) // 2, reach // 2]
+    return tuple(found)
+
+
+def channels_first(id: str, layout: Any, rank: int) -> bool:
+    """Whether the channels stand before the image.
+
+    Raises:
+        ArgumentError: there is no such layout of images of `rank` dimensions.
+    """
+    first, last = LAYOUTS[rank]
+    if layout not in (first, last):
+        raise ArgumentError(f"{id}: layout is {first!r} or {last!r}, not {layout!r}")
+    return bool(layout == first)

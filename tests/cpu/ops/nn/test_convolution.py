@@ -1,0 +1,208 @@
+"""Convolutions and their gradients against PyTorch."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tensorlang.errors import ArgumentError, DTypeError, ShapeError
+from tensorlang.ops import nn
+
+torch = pytest.importorskip("torch")
+F = torch.nn.functional
+
+# window, channels, outputs, attributes
+GRID = [
+    ((3, 3), 6, 16, {"padding": 1}),
+    ((3, 2), 6, 4, {"stride": (2, 1), "padding": (0, 1), "dilation": (1, 2)}),
+    ((3, 3), 6, 4, {"groups": 2, "padding": 1, "stride": 2}),
+    ((3, 3), 6, 6, {"groups": 6, "padding": 1}),
+    ((1, 1), 6, 8, {}),
+]
+
+
+def images(*shape, dtype=np.float32, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+def t(array):
+    return torch.from_numpy(np.ascontiguousarray(array))
+
+
+def weights(window, channels, outputs, given):
+    return images(outputs, channels // given.get("groups", 1), *window, seed=1)
+
+
+def close(got, wanted, tolerance=2e-5):
+    wanted = wanted.detach().numpy() if torch.is_tensor(wanted) else wanted
+    assert got.shape == wanted.shape
+    np.testing.assert_allclose(
+        got.astype(np.float64), wanted, rtol=tolerance, atol=tolerance
+    )
+
+
+@pytest.mark.parametrize(("window", "channels", "outputs", "given"), GRID)
+def test_forward_and_gradients_are_pytorchs(window, channels, outputs, given):
+    x = images(2, channels, 9, 11)
+    w = weights(window, channels, outputs, given)
+    b = images(outputs, seed=2)
+    tx, tw, tb = (t(a).requires_grad_() for a in (x, w, b))
+    y = F.conv2d(tx, tw, tb, **given)
+    close(nn.conv2d(x, w, b, **given), y)
+    dy = images(*y.shape, seed=3)
+    wanted = torch.autograd.grad(y, [tx, tw, tb], t(dy))
+    for got, of in zip(nn.conv2d_grad(dy, x, w, b, **given), wanted, strict=True):
+        close(got, of, 1e-4)
+
+
+@pytest.mark.parametrize("given", [GRID[1], GRID[2]])
+def test_channels_may_come_last(given):
+    window, channels, outputs, given = given
+    x, w = images(2, 9, 11, channels), weights(window, channels, outputs, given)
+    wanted = F.conv2d(t(x.transpose(0, 3, 1, 2)), t(w), **given)
+    close(nn.conv2d(x, w, layout="NHWC", **given), wanted.permute(0, 2, 3, 1))
+
+
+def test_channels_last_gradients():
+    x, w, b = images(2, 9, 11, 6), images(4, 6, 3, 3, seed=1), images(4)
+    tx, tw, tb = (t(a).requires_grad_() for a in (x, w, b))
+    y = F.conv2d(tx.permute(0, 3, 1, 2), tw, tb, padding=1).permute(0, 2, 3, 1)
+    dy = images(*y.shape, seed=3)
+    wanted = torch.autograd.grad(y, [tx, tw, tb], t(dy))
+    made = nn.conv2d_grad(dy, x, w, b, padding=1, layout="NHWC")
+    for got, of in zip(made, wanted, strict=True):
+        close(got, of, 1e-4)
+
+
+def test_one_and_three_dimensions():
+    x, w = images(2, 3, 40), images(4, 3, 5, seed=1)
+    close(nn.conv1d(x, w, padding="same"), F.conv1d(t(x), t(w), padding="same"))
+    x, w = images(2, 3, 5, 6, 7), images(4, 3, 2, 3, 3, seed=1)
+    wanted = F.conv3d(t(x), t(w), stride=(1, 2, 1), padding=1)
+    close(nn.conv3d(x, w, stride=(1, 2, 1), padding=1), wanted, 1e-4)
+
+
+@pytest.mark.parametrize("activation", ["relu", "gelu", "silu", "sigmoid", "tanh"])
+def test_activations_are_fused(activation):
+    x, w, b = images(1, 3, 4, 5), images(2, 3, 1, 1, seed=1), images(2)
+    act = getattr(F, activation, None) or getattr(torch, activation)
+    close(nn.conv2d(x, w, b, activation=activation), act(F.conv2d(t(x), t(w), t(b))))
+
+
+@pytest.mark.parametrize(
+    ("groups", "given"),
+    [(1, {"stride": 2, "padding": 1, "output_padding": 1}), (2, {"stride": (2, 1)})],
+)
+def test_transposed(groups, given):
+    x, w = images(2, 6, 5, 7), images(6, 4 // groups, 3, 3, seed=1)
+    given = given | {"groups": groups}
+    b = images(4, seed=2)
+    tx, tw, tb = (t(a).requires_grad_() for a in (x, w, b))
+    y = F.conv_transpose2d(tx, tw, tb, **given)
+    close(nn.conv2d_transpose(x, w, b, **given), y)
+    dy = images(*y.shape, seed=3)
+    wanted = torch.autograd.grad(y, [tx, tw, tb], t(dy))
+    made = nn.conv2d_transpose_grad(dy, x, w, b, **given)
+    for got, of in zip(made, wanted, strict=True):
+        close(got, of, 1e-4)
+
+
+def test_gradients_apart():
+    x, w = images(2, 6, 9, 11), images(4, 6, 3, 3, seed=1)
+    dy = images(2, 4, 5, 6, seed=3)
+    both = nn.conv2d_grad(dy, x, w, stride=2, padding=1)
+    data = nn.conv2d_grad_data(dy, w, (9, 11), stride=2, padding=1)
+    weight = nn.conv2d_grad_weight(dy, x, 3, stride=2, padding=1)
+    close(data, both[0])
+    close(weight, both[1])
+
+
+def test_gradient_by_finite_differences():
+    x = images(1, 2, 4, 4, dtype=np.float64)
+    w = images(2, 2, 3, 3, dtype=np.float64, seed=1)
+    dy = images(1, 2, 4, 4, dtype=np.float64, seed=2)
+    dx, dw = nn.conv2d_grad(dy, x, w, padding=1)
+    step = 1e-6
+    for array, gradient in ((x, dx), (w, dw)):
+        for at in [(0, 0, 0, 0), (0, 1, 2, 1)]:
+            moved = array.copy()
+            moved[at] += step
+            args = (moved, w) if array is x else (x, moved)
+            change = nn.conv2d(*args, padding=1) - nn.conv2d(x, w, padding=1)
+            assert abs((change * dy).sum() / step - gradient[at]) < 1e-6
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+def test_narrow_types_are_summed_wide(dtype):
+    x, w = images(1, 64, 5, 6).astype(dtype), images(4, 64, 3, 3, seed=1).astype(dtype)
+    b = images(4).astype(dtype)
+    wide = [a.astype(np.float32) for a in (x, w, b)]
+    wanted = F.conv2d(*map(t, wide), padding=1).numpy().astype(dtype)
+    got = nn.conv2d(x, w, b, padding=1)
+    assert got.dtype == dtype
+    np.testing.assert_allclose(
+        got.astype(np.float32), wanted.astype(np.float32), rtol=1e-2, atol=1e-2
+    )
+
+
+def test_one_kernel_for_all_batches():
+    w = images(16, 6, 3, 3, seed=1)
+    nn.conv2d(images(2, 6, 9, 11), w, padding=1)
+    known = {v for k, v in nn.conv2d.kernels.items() if k[0] == "kernel"}
+    for n in (0, 1, 5):
+        x = images(n, 6, 9, 11)
+        y = nn.conv2d(x, w, padding=1)
+        assert y.shape == (n, 16, 9, 11)
+        if n:
+            close(y, F.conv2d(t(x), t(w), padding=1))
+    after = {v for k, v in nn.conv2d.kernels.items() if k[0] == "kernel"}
+    assert after == known
+
+
+def test_views_huge_values_and_nan():
+    x = images(2, 6, 18, 22)[:, :, ::2, ::2] * np.float32(1e18)
+    w = images(16, 6, 3, 3, seed=1) * np.float32(1e18)
+    x[0, 0, 4, 4] = np.nan
+    x[1, 1, 1, 1] = np.inf
+    got, wanted = nn.conv2d(x, w, padding=1), F.conv2d(t(x), t(w), padding=1).numpy()
+    assert (np.isnan(got) == np.isnan(wanted)).all()
+    there = np.isfinite(wanted)
+    np.testing.assert_allclose(got[there], wanted[there], rtol=1e-3, atol=1e33)
+
+
+def test_shapes_without_data():
+    assert nn.conv2d.shape((8, 3, 32, 32), (16, 3, 3, 3), padding=1) == (8, 16, 32, 32)
+    x, w = (8, 3, 32, 32), (16, 3, 1, 1)
+    assert nn.conv2d.shape(x, w, stride=2) == (8, 16, 16, 16)
+    assert nn.conv2d.flops((1, 4, 8, 8), (2, 4, 3, 3)) == 2 * 36 * 2 * 36
+
+
+def test_bad_calls():
+    x, w = images(1, 4, 5, 5), images(2, 4, 3, 3)
+    with pytest.raises(ShapeError, match="4 channels"):
+        nn.conv2d(x, w, groups=2)
+    with pytest.raises(ShapeError, match="does not fit"):
+        nn.conv2d(x, w, dilation=3)
+    with pytest.raises(ShapeError, match="bias has shape"):
+        nn.conv2d(x, w, images(3))
+    with pytest.raises(ShapeError, match="4 dimensions"):
+        nn.conv2d(x[0], w)
+    with pytest.raises(ArgumentError, match="stride is a whole number"):
+        nn.conv2d(x, w, stride=0)
+    with pytest.raises(ArgumentError, match="padding is"):
+        nn.conv2d(x, w, padding="full")
+    with pytest.raises(ArgumentError, match="'same' is for stride 1"):
+        nn.conv2d(x, w, padding="same", stride=2)
+    with pytest.raises(ArgumentError, match="layout is"):
+        nn.conv2d(x, w, layout="CHWN")
+    with pytest.raises(ArgumentError, match="activation is one of"):
+        nn.conv2d(x, w, activation="swish")
+    with pytest.raises(ArgumentError, match="tolerance"):
+        nn.conv2d(x, w, tolerance="high")
+    with pytest.raises(DTypeError, match="one element type"):
+        nn.conv2d(x, w.astype(np.float64))
+    with pytest.raises(ShapeError, match="dy has shape"):
+        nn.conv2d_grad(x, x, w)
+    with pytest.raises(ArgumentError, match="gradient of its own"):
+        nn.conv2d_grad(x, x, w, padding=1, activation="relu")

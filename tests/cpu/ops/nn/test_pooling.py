@@ -1,0 +1,162 @@
+"""Poolings and their gradients against PyTorch."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tensorlang.errors import ArgumentError, ShapeError
+from tensorlang.ops import nn
+
+torch = pytest.importorskip("torch")
+F = torch.nn.functional
+
+
+def images(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def check(reference, op, grad, x, *given, **named):
+    """Result and gradient of an operator are those of a function of PyTorch."""
+    tx = torch.from_numpy(x).requires_grad_()
+    y = reference(tx)
+    got = op(x, *given, **named)
+    np.testing.assert_allclose(got, y.detach().numpy(), rtol=1e-5, atol=1e-5)
+    dy = images(*y.shape, seed=7)
+    (wanted,) = torch.autograd.grad(y, tx, torch.from_numpy(dy))
+    made = grad(dy, x, *given, **named)
+    np.testing.assert_allclose(made, wanted.numpy(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "given"),
+    [
+        (2, {}),
+        (3, {"stride": 2, "padding": 1}),
+        ((3, 2), {"stride": (2, 1), "ceil_mode": True}),
+        (2, {"dilation": 2, "stride": 1}),
+    ],
+)
+def test_max_pool(kernel, given):
+    x = images(2, 3, 9, 11)
+    x[0, 0, 2, 3:5] = np.nan
+    x[0, 1, 2:5, 3:6] = 9.0  # ties
+    x[1, 0, 4, 4] = np.inf
+    check(
+        lambda v: F.max_pool2d(v, kernel, **given),
+        nn.max_pool2d,
+        nn.max_pool2d_grad,
+        x,
+        kernel,
+        **given,
+    )
+
+
+@pytest.mark.parametrize(
+    ("kernel", "given"),
+    [
+        (2, {}),
+        (3, {"stride": 2, "padding": 1, "ceil_mode": True}),
+        (3, {"stride": 2, "padding": 1, "count_include_pad": False}),
+        (3, {"divisor": 7}),
+    ],
+)
+def test_avg_pool(kernel, given):
+    theirs = {"divisor_override" if k == "divisor" else k: v for k, v in given.items()}
+    check(
+        lambda v: F.avg_pool2d(v, kernel, **theirs),
+        nn.avg_pool2d,
+        nn.avg_pool2d_grad,
+        images(2, 3, 9, 11),
+        kernel,
+        **given,
+    )
+
+
+@pytest.mark.parametrize("results", [(4, 5), (3, 11), (12, 2)])
+def test_adaptive(results):
+    x = images(2, 3, 9, 11)
+    check(
+        lambda v: F.adaptive_avg_pool2d(v, results),
+        nn.adaptive_avg_pool2d,
+        nn.adaptive_avg_pool2d_grad,
+        x,
+        results,
+    )
+    x[0, 0, 2, 3:5] = np.nan
+    check(
+        lambda v: F.adaptive_max_pool2d(v, results),
+        nn.adaptive_max_pool2d,
+        nn.adaptive_max_pool2d_grad,
+        x,
+        results,
+    )
+
+
+def test_global():
+    x = images(2, 3, 9, 11)
+    mean, top = nn.global_avg_pool, nn.global_max_pool
+    check(lambda v: F.adaptive_avg_pool2d(v, 1), mean, nn.global_avg_pool_grad, x)
+    check(lambda v: F.adaptive_max_pool2d(v, 1), top, nn.global_max_pool_grad, x)
+    last = np.ascontiguousarray(x.transpose(0, 2, 3, 1))
+    got = mean(last, layout="NHWC")
+    np.testing.assert_allclose(got[:, 0, 0], x.mean((2, 3)), rtol=1e-5, atol=1e-6)
+
+
+def test_one_and_three_dimensions_and_channels_last():
+    check(
+        lambda v: F.max_pool1d(v, 3, 2, 1),
+        nn.max_pool1d,
+        nn.max_pool1d_grad,
+        images(2, 3, 30),
+        3,
+        2,
+        1,
+    )
+    check(
+        lambda v: F.avg_pool3d(v, 2),
+        nn.avg_pool3d,
+        nn.avg_pool3d_grad,
+        images(2, 3, 4, 6, 8),
+        2,
+    )
+    x = images(2, 9, 11, 20)
+    wanted = F.max_pool2d(torch.from_numpy(x).permute(0, 3, 1, 2), 2)
+    got = nn.max_pool2d(x, 2, layout="NHWC")
+    np.testing.assert_array_equal(got, wanted.permute(0, 2, 3, 1).numpy())
+
+
+def test_narrow_types():
+    x = images(2, 3, 8, 8).astype(ml_dtypes.bfloat16)
+    top = nn.max_pool2d(x, 2)
+    blocks = x.reshape(2, 3, 4, 2, 4, 2).astype(np.float32)
+    assert top.dtype == x.dtype
+    np.testing.assert_array_equal(top.astype(np.float32), blocks.max((3, 5)))
+    mean = nn.avg_pool2d(x, 2).astype(np.float32)
+    np.testing.assert_allclose(mean, blocks.mean((3, 5)), rtol=1e-2, atol=1e-2)
+
+
+def test_one_kernel_for_all_batches():
+    nn.max_pool2d(images(2, 3, 9, 11), 2)
+    known = {v for k, v in nn.max_pool2d.kernels.items() if k[0] == "kernel"}
+    for shape in ((0, 3, 9, 11), (5, 7, 9, 11)):
+        assert nn.max_pool2d(images(*shape), 2).shape == (*shape[:2], 4, 5)
+    after = {v for k, v in nn.max_pool2d.kernels.items() if k[0] == "kernel"}
+    assert after == known
+
+
+def test_bad_calls():
+    x = images(1, 3, 4, 4)
+    with pytest.raises(ShapeError, match="does not fit"):
+        nn.max_pool2d(x, 5)
+    with pytest.raises(ArgumentError, match="more than half"):
+        nn.max_pool2d(x, 2, padding=2)
+    with pytest.raises(ShapeError, match="4 dimensions"):
+        nn.avg_pool2d(x[0], 2)
+    with pytest.raises(ArgumentError, match="kernel is a whole number"):
+        nn.avg_pool2d(x, 0)
+    with pytest.raises(ShapeError, match="the result had"):
+        nn.max_pool2d_grad(x, x, 2)
+    with pytest.raises(ArgumentError, match="divisor"):
+        nn.avg_pool2d(x, 2, divisor=0)
