@@ -31,6 +31,8 @@ from tensorlang.schedules.plan import Plan, Tile
 from tensorlang.schedules.stages import Stage, extent_of, tile_axes
 from tensorlang.scheduling import Schedule
 
+_WORTH_PACKING: Final = 4  # tiles of rows that read a packed strip
+_FAR: Final = 8  # strips in a row, from which on a strip's rows are packed
 _SMALL: Final = (4, 1)  # rows of the tiles for a rest of unknown length
 
 
@@ -91,16 +93,43 @@ def _pack(s: Schedule, stage: Stage, tile: Tile) -> None:
     strip = tile.vectors * tile.lanes
     for load in stage.loads:
         at = _dimension(stage, load)
-        if at is None or at == load.buffer.ndim - 1:
+        if at is None or (at == load.buffer.ndim - 1 and not _far(stage, load, tile)):
             continue
         copy, packed = s.cache_read(stage.name, load.buffer.name, "global")
         given = [f"d{n}" for n in range(load.buffer.ndim)]
         laid = [f"{given[at]} // {strip}", *given[:at], *given[at + 1 :]]
         laid.append(f"{given[at]} % {strip}")
         s.transform_layout(packed, f"lambda {', '.join(given)}: ({', '.join(laid)})")
+        if at == load.buffer.ndim - 1:
+            tried(s, _by_rows, s, copy, tile.lanes)
+            continue
         block = f"copy_by_columns_{tile.lanes}x{tile.lanes}x{load.buffer.dtype}"
         if not tried(s, _transpose, s, copy, tile.lanes, block):
             shared(s, s.loops(copy)[:1])
+
+
+def _far(stage: Stage, load: Load, tile: Tile) -> bool:
+    """Whether a strip's rows lie so far apart that caches hold them badly.
+
+    Then a copy pays, if enough rows of the other operand read it.
+    """
+    found = tile_axes(stage)
+    assert found is not None
+    rows, columns = map(extent_of, found)
+    many = rows is None or rows >= _WORTH_PACKING * tile.rows
+    wide = columns is not None and columns >= _FAR * tile.vectors * tile.lanes
+    return many and wide and load.buffer.ndim > 1
+
+
+def _by_rows(s: Schedule, copy: str, lanes: int) -> None:
+    """A copy whose rows stay rows: in vectors."""
+    *outer, columns = s.loops(copy)
+    whole = extent(s, columns)
+    if whole is None or whole % lanes:
+        raise ScheduleError("the rows are not whole vectors")
+    _, lane = s.split(columns, [None, lanes])
+    s.vectorize(lane)
+    shared(s, outer)
 
 
 def _transpose(s: Schedule, copy: str, lanes: int, intrinsic: str) -> None:
