@@ -84,6 +84,7 @@ class TensorOperator(Operator):
 
     plan: Planner
     names: Namer
+    variants: Callable[[Workload], tuple[Workload, ...]]
 
     def workload(
         self,
@@ -125,6 +126,7 @@ def tensor_operator(
     scalars: Mapping[str, float] | Usual | None = None,
     allowed: tuple[str, ...] = FLOATS,
     lift: Lift | None = None,
+    variants: Callable[[Workload], tuple[Workload, ...]] | None = None,
     **options: Any,
 ) -> Callable[[Front], TensorOperator]:
     """An operator of the library; the decorated front ends in `call`.
@@ -144,6 +146,8 @@ def tensor_operator(
         scalars: Numbers given at each call, with a usual value each; where they depend
             on the workload, a function of it.
         allowed: The element types that the first input may have.
+        variants: The workloads whose kernels serve other ranges of a workload's
+            symbolic sizes; built with it.
         lift: Makes the function at `define` one on tensors, where it is not.
         options: As for `Operator`.
     """
@@ -157,6 +161,7 @@ def tensor_operator(
         )
         made = TensorOperator.__new__(TensorOperator)
         made.plan, made.names = plan, names
+        made.variants = variants or (lambda _: ())
         Operator.__init__(
             made,
             id,
@@ -309,12 +314,17 @@ def _prepared(
 
 
 def _kernel(op: TensorOperator, workload: Workload, target: Any) -> Callable[..., Any]:
-    """The kernel of a workload: of all that differ in symbolic sizes only, the same."""
+    """The kernel of a workload: of all that differ in symbolic sizes only, the same.
+
+    With the first one come the variants for other ranges of the symbolic sizes, so that
+    another batch never waits for a compiler.
+    """
     key: Hashable = ("kernel", static(workload, op.names(workload)), target)
-    launch = op.kernels.get(key)
-    if launch is None:
-        launch = op.kernels[key] = op.build(workload, target).launch
-    found: Callable[..., Any] = launch
+    if key not in op.kernels:
+        for each in (workload, *op.variants(workload)):
+            again: Hashable = ("kernel", static(each, op.names(each)), target)
+            op.kernels[again] = op.build(each, target).launch
+    found: Callable[..., Any] = op.kernels[key]
     return found
 
 

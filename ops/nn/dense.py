@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 LAYOUTS: Final = ("oi", "io")
 PACKED: Final = "packed"
 ACTIVATIONS: Final = (None, "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh")
+_MANY: Final = 64  # rows that stand for all numbers of them but one
 STRIP: Final = 32  # columns: two vectors of f32, a register tile's
 _HERE: Final = "tensorlang.ops.nn.dense_definitions"
 
@@ -152,6 +153,17 @@ def _matrix(w: Shape, layout: str, columns: int) -> tuple[int, int]:
     return w if layout == "oi" else (w[1], w[0])
 
 
+def _variants(workload: Workload) -> tuple[Workload, ...]:
+    """One row, or many: the other kernel."""
+    names = _inputs(workload.named, len(workload.shapes))
+    rows = _MANY if workload.shapes[0][0] == 1 else 1
+    shapes = (
+        (rows, *shape[1:]) if name in ("x", "residual") else shape
+        for name, shape in zip(names, workload.shapes, strict=True)
+    )
+    return (workload.with_shapes(*shapes),)
+
+
 def _from_sizes(given: tuple[Shape, ...]) -> tuple[Shape, ...]:
     """MxNxK as the shapes of x and w."""
     if len(given) == 1 and len(given[0]) == 3:
@@ -187,6 +199,7 @@ def _names(workload: Workload) -> Names:
     aliases=("dense",),
     scheduled_as="",
     shorthand=_from_sizes,
+    variants=_variants,
 )
 def dense(
     x: Any,
