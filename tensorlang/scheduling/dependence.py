@@ -9,9 +9,9 @@ but for `shared` ones among threads.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, product
 
 from tensorlang.ir.nodes import (
     AtomicUpdate,
@@ -20,6 +20,7 @@ from tensorlang.ir.nodes import (
     Buffer,
     Expr,
     For,
+    Function,
     Let,
     Load,
     Node,
@@ -159,6 +160,38 @@ def dependences(
     yield from _between(scan, loops, private)
     if any(isinstance(node, Barrier) for node in walk(body)):
         yield Dependence(loops, "a barrier stands inside")
+
+
+def meetings(a: Stmt, b: Stmt, around: Collection[Var]) -> Iterator[str]:
+    """Where `a` and `b` meet in one element in different iterations of loops.
+
+    Args:
+        a: A statement.
+        b: Another one, by the same loop variables.
+        around: The variables of the loops.
+    """
+    scans = [_Scan(), _Scan()]
+    extents: dict[Var, int | None] = dict.fromkeys(around)
+    for scan, stmt in zip(scans, (a, b), strict=True):
+        scan.visit(stmt, {}, "")
+        for var, extent in scan.extents.items():
+            extents[var] = _widest(extents, var, extent)
+    private = frozenset((*allocations(a), *allocations(b)))
+    for one, other in product(*(dict.fromkeys(scan.touches) for scan in scans)):
+        if one.buffer not in private and _may_conflict(one, other):
+            pairs = zip(one.indices, other.indices, strict=True)
+            agreed = fixed(pairs, extents)
+            if agreed is not None and not agreed.issuperset(around):
+                yield _meeting(one, other)
+    if any(isinstance(node, Barrier) for stmt in (a, b) for node in walk(stmt)):
+        yield "a barrier stands inside"
+
+
+def accesses(func: Function, buffer: Buffer) -> tuple[list[Touch], Extents]:
+    """Every access of a buffer, and the extents of all loops."""
+    scan = _Scan()
+    scan.visit(func.body, {}, "")
+    return [t for t in scan.touches if t.buffer == buffer], scan.extents
 
 
 def _within(

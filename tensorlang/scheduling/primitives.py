@@ -29,12 +29,14 @@ _HOMES: Final = {
     "layout": ("transform_layout",),
     "loops": ("split", "fuse", "reorder"),
     "memory": ("set_scope", "hint"),
+    "merge": ("merge",),
     "pad": ("pad",),
     "partition": ("partition", "specialize"),
     "reduction": ("decompose_reduction",),
     "reindex": ("reindex",),
     "reverse_compute_at": ("reverse_compute_at",),
     "rfactor": ("rfactor",),
+    "storage": ("store_at", "store_in"),
     "tensorize": ("tensorize",),
 }
 

@@ -78,6 +78,10 @@ class Schedule:
         made: tuple[str, str] = self.apply("partition", loop, at)
         return made
 
+    def merge(self, first: str, second: str) -> None:
+        """Two neighbouring loops as one."""
+        self.apply("merge", first, second)
+
     def specialize(self, loop: str, condition: Term) -> str:
         """Two copies of a nest behind a condition."""
         made: str = self.apply("specialize", loop, condition)
@@ -108,6 +112,14 @@ class Schedule:
     def hint(self, block: str, buffer: str, *hints: str) -> None:
         """Add hints to a block's accesses of a buffer."""
         self.apply("hint", block, buffer, *hints)
+
+    def store_at(self, buffer: str, loop: str) -> None:
+        """Let a temporary live in one iteration."""
+        self.apply("store_at", buffer, loop)
+
+    def store_in(self, buffer: str, result: str) -> None:
+        """Let a temporary live in the memory of a result."""
+        self.apply("store_in", buffer, result)
 
     # blocks
 

@@ -15,6 +15,7 @@ from tensorlang.ir.nodes import (
     Buffer,
     For,
     Load,
+    Node,
     Reduce,
     Stmt,
     Store,
@@ -32,6 +33,43 @@ def set_scope(draw: Draw, view: View) -> Arguments | None:
     if not view.temporaries:
         return None
     return pick(draw, view.temporaries).name, pick(draw, BUFFER_SCOPES)
+
+
+def parts(view: View) -> list[tuple[str, str]]:
+    """Temporaries with a loop around all of their uses, of one of their extents."""
+    return [
+        (buffer.name, place.name)
+        for buffer in view.temporaries
+        for place in view.loops
+        if place.loop.extent in buffer.shape
+        and _count(view.func, buffer)
+        == _count(place.loop.body, buffer) + 1  # its Alloc
+    ]
+
+
+def _count(node: Node, buffer: Buffer) -> int:
+    return sum(n == buffer for n in walk(node))
+
+
+def store_at(draw: Draw, view: View) -> Arguments | None:
+    found = parts(view)
+    return pick(draw, found) if found else None
+
+
+def held_in_results(view: View) -> list[tuple[str, str]]:
+    """Temporaries with a result of their shape that is made of them."""
+    return [
+        (buffer.name, result.name)
+        for _, user, buffer in producers(view)
+        for result in writes(user)
+        if (result.shape, result.dtype) == (buffer.shape, buffer.dtype)
+        and any(p.buffer == result and p.role == "out" for p in view.func.params)
+    ]
+
+
+def store_in(draw: Draw, view: View) -> Arguments | None:
+    found = held_in_results(view)
+    return pick(draw, found) if found else None
 
 
 def hint(draw: Draw, view: View) -> Arguments | None:

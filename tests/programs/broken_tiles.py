@@ -177,4 +177,57 @@ def f(x: f32[8], y: Out[f32[8]]):
 """,
         step("reverse_compute_at", "y", "i_0"),
     ),
+    "an iteration has its own part of a temporary": Broken(
+        """
+def halves(x: f32[4], y: Out[f32[4]]):
+    t = alloc(f32[4])
+    for i in range(4):
+        with block("t", vi=spatial(4, i)):
+            t[vi] = x[vi]
+        with block("y", vy=spatial(4, i)):
+            y[vy] = t[vy // 2]
+""",
+        step("store_at", "t", "i"),
+    ),
+    "a result holds a temporary until it is made of it": Broken(
+        """
+def twice(x: f32[4], y: Out[f32[4]], z: Out[f32[4]]):
+    t = alloc(f32[4])
+    for i in range(4):
+        with block("t", vi=spatial(4, i)):
+            t[vi] = x[vi]
+    for i_1 in range(4):
+        with block("y", vi=spatial(4, i_1)):
+            y[vi] = t[vi] + 1.0
+    for i_2 in range(4):
+        with block("z", vi=spatial(4, i_2)):
+            z[vi] = t[vi]
+""",
+        step("store_in", "t", "y"),
+    ),
+    "merged loops run equally often": Broken(
+        """
+def two(x: f32[6], y: Out[f32[4]], z: Out[f32[6]]):
+    for i in range(4):
+        with block("y", vi=spatial(4, i)):
+            y[vi] = x[vi]
+    for i_1 in range(6):
+        with block("z", vi=spatial(6, i_1)):
+            z[vi] = x[vi]
+""",
+        step("merge", "i", "i_1"),
+    ),
+    "merged iterations meet only their own": Broken(
+        """
+def shifted(x: f32[4], y: Out[f32[4]]):
+    t = alloc(f32[4])
+    for i in range(4):
+        with block("t", vi=spatial(4, i)):
+            t[vi] = x[vi]
+    for i_1 in range(4):
+        with block("y", vi=spatial(4, i_1)):
+            y[vi] = t[3 - vi]
+""",
+        step("merge", "i", "i_1"),
+    ),
 }

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 from hypothesis import strategies as st
 from tensorlang_test_programs.expressions import Draw
 from tensorlang_test_programs.views import Arguments, Place, View, pick, usually
+
+from tensorlang.ir.nodes import Alloc, For, Seq
+from tensorlang.ir.visit import walk
 
 
 def split(draw: Draw, view: View) -> Arguments | None:
@@ -69,6 +73,25 @@ def specialize(draw: Draw, view: View) -> Arguments | None:
     if view.func.scalars:
         conditions += ["n == 4", "n % 4 == 0", "n > 3"]
     return place.name, pick(draw, conditions or ["True"])
+
+
+def neighbours(view: View) -> list[tuple[str, str]]:
+    """Loops of one extent, one behind the other, where the second uses the first's."""
+    found = []
+    for stmt in walk(view.func):
+        stmts = stmt.stmts if isinstance(stmt, Seq) else ()
+        loops = [s for s in stmts if not isinstance(s, Alloc)]
+        found += [
+            (a.var.name, b.var.name)
+            for a, b in pairwise(loops)
+            if isinstance(a, For) and isinstance(b, For) and a.extent == b.extent
+        ]
+    return found
+
+
+def merge(draw: Draw, view: View) -> Arguments | None:
+    found = neighbours(view)
+    return pick(draw, found) if found else None
 
 
 def _threads(draw: Draw, view: View, kind: str) -> Any:

@@ -23,6 +23,7 @@ MOVES: Final[Mapping[str, Callable[[Draw, View], Any]]] = {
     "reorder": loop_moves.reorder,
     "partition": loop_moves.partition,
     "specialize": loop_moves.specialize,
+    "merge": loop_moves.merge,
     "cache_read": block_moves.cache_read,
     "cache_write": block_moves.cache_write,
     "compute_at": block_moves.compute_at,
@@ -39,6 +40,8 @@ MOVES: Final[Mapping[str, Callable[[Draw, View], Any]]] = {
     "vectorize": loop_moves.vectorize,
     "unroll": loop_moves.unroll,
     "set_scope": block_moves.set_scope,
+    "store_at": block_moves.store_at,
+    "store_in": block_moves.store_in,
     "hint": block_moves.hint,
 }
 
@@ -54,6 +57,9 @@ def steps(draw: Draw, func: Function) -> Step | None:
     view = View(func)
     often = ["tensorize"] * 9 if block_moves.tiles(view) else []
     often += _MOVING if block_moves.producers(view) else ()
+    often += ["merge"] * 4 if loop_moves.neighbours(view) else []
+    often += ["store_at"] * 9 if block_moves.parts(view) else []
+    often += ["store_in"] * 9 if block_moves.held_in_results(view) else []
     name = draw(st.sampled_from([*MOVES, *_OFTEN, *often]))
     made = MOVES[name](draw, view)
     if made is None or isinstance(made, Step):

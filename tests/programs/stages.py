@@ -56,6 +56,18 @@ def _done(draft: Draft, nest: Stmt, out: Buffer, large: int) -> None:
     draft.sources.append(draft.latest)
 
 
+def _again(draft: Draft, tag: str, *, last: bool) -> None:
+    """Every element of the latest result made again, at its own place."""
+    held = draft.latest
+    if held is None:
+        return _map(draft, tag, last=last)
+    axes = Axes(draft, tag)
+    places = axes.spatial(held.buffer.shape)
+    value = Load(held.buffer, places).cast(draft.dtype)
+    out = draft.result(f"t{tag}", held.buffer.shape, last=last)
+    return _done(draft, axes.nest(Store(out, places, value + 1)), out, held.largest + 1)
+
+
 def _fold(draft: Draft, tag: str, *, last: bool) -> None:
     """A sum (of products), a minimum or a maximum; perhaps with an init of its own."""
     axes = Axes(draft, tag)
@@ -214,5 +226,16 @@ def _unblocked(nest: Stmt, body: Stmt, loops: dict[Var, Var]) -> Stmt:
 
 STAGES: Final[tuple[Callable[..., None], ...]] = (
     *(_map, _map, _map, _map, _fold, _fold, _fold, _fold),
-    *(_where_largest, _last, _scan, _update, _guarded, _scatter, _plain, tile),
+    *(
+        _again,
+        _again,
+        _where_largest,
+        _last,
+        _scan,
+        _update,
+        _guarded,
+        _scatter,
+        _plain,
+        tile,
+    ),
 )

@@ -1,0 +1,107 @@
+"""`merge`: two loops that stand one after the other become one."""
+
+from __future__ import annotations
+
+from dataclasses import replace as with_fields
+
+from tensorlang.errors import ScheduleError
+from tensorlang.ir.nodes import Alloc, For, Function, Load, Seq, seq
+from tensorlang.ir.visit import binders, substitute, walk
+from tensorlang.scheduling.dependence import meetings
+from tensorlang.scheduling.legality import legality
+from tensorlang.scheduling.linear import linear
+from tensorlang.scheduling.primitives import primitive
+from tensorlang.scheduling.tree import Path, find_loop, loop_of, replace
+
+
+@legality("merged loops run equally often")
+def equally_often(first: For, second: For) -> str | None:
+    """Both have one extent."""
+    if linear(first.extent) == linear(second.extent):
+        return None
+    return (
+        f"merge: loop {first.var.name!r} runs {first.extent!r} times and loop "
+        f"{second.var.name!r} {second.extent!r}; partition the longer one"
+    )
+
+
+@legality("merged iterations meet only their own")
+def only_their_own(first: For, second: For) -> str | None:
+    """What an iteration of the second loop touches, no other one of the first does.
+
+    Iterations of the first loop then need not all come before the second one's.
+    """
+    for why in meetings(first.body, second.body, {first.var}):
+        return (
+            f"merge: an iteration of loop {second.var.name!r} needs more than the same "
+            f"one of loop {first.var.name!r}: {why}"
+        )
+    return None
+
+
+@primitive
+def merge(func: Function, first: str, second: str) -> Function:
+    """Run what two neighbouring loops do in one loop, which keeps the first's name.
+
+    Args:
+        func: The function.
+        first: A loop's name.
+        second: The name of the loop that follows it, of the same extent.
+
+    Raises:
+        ScheduleError: something else stands between them, they do not run equally
+            often, or an iteration of the second one needs other ones of the first.
+
+    `merge("i", "i_1")`:
+
+        for i in range(8):
+            t[i] = x[i] * 2.0
+        for i_1 in range(8):
+            y[i_1] = t[i_1] + 1.0
+
+        for i in range(8):
+            t[i] = x[i] * 2.0
+            y[i] = t[i] + 1.0
+    """
+    path, other = find_loop(func, first), find_loop(func, second)
+    a, b = loop_of(path), loop_of(other)
+    around = _neighbours(path, other)
+    equally_often(a, b)
+    body = substitute(b.body, {b.var: a.var})
+    if a.var in binders(b.body):
+        raise ScheduleError(
+            f"merge: something inside of loop {second!r} is called {a.var.name!r} too"
+        )
+    only_their_own(a, with_fields(b, var=a.var, body=body))
+    start = next(n for n, stmt in enumerate(around.stmts) if stmt is a)
+    stop = next(n for n, stmt in enumerate(around.stmts) if stmt is b)
+    between = around.stmts[start + 1 : stop]
+    made = with_fields(a, body=seq(a.body, body))
+    stmts = (*around.stmts[:start], *between, made, *around.stmts[stop + 1 :])
+    return replace(path[:-1], seq(*stmts))
+
+
+def _neighbours(first: Path, second: Path) -> Seq:
+    """The sequence that both loops stand in, one behind the other."""
+    a, b, around = loop_of(first), loop_of(second), first[-2]
+    if isinstance(around, Seq) and around is second[-2] and len(first) == len(second):
+        places = [n for n, s in enumerate(around.stmts) if s is a or s is b]
+        between = around.stmts[places[0] + 1 : places[-1]]
+        ordered = around.stmts[places[0]] is a and len(places) == 2
+        if ordered and all(isinstance(stmt, Alloc) for stmt in between):
+            _plain(a)
+            _plain(b)
+            return around
+    raise ScheduleError(
+        f"merge: loop {b.var.name!r} does not stand right behind loop {a.var.name!r}; "
+        "only allocations may stand between the two"
+    )
+
+
+def _plain(loop: For) -> None:
+    loads = [n for n in walk(loop.extent) if isinstance(n, Load)]
+    if loop.kind != "serial" or loads:
+        raise ScheduleError(
+            f"merge: loop {loop.var.name!r} is {loop.kind} or has an extent that is "
+            "read from memory; merge loops before they are annotated"
+        )

@@ -1,0 +1,275 @@
+"""`store_at` and `store_in`: less memory for temporaries, the same computation."""
+
+from __future__ import annotations
+
+from dataclasses import replace as with_fields
+from typing import Any
+
+from tensorlang.errors import ScheduleError
+from tensorlang.ir.nodes import (
+    Alloc,
+    AtomicUpdate,
+    Block,
+    Buffer,
+    For,
+    Function,
+    Load,
+    Node,
+    Reduce,
+    Stmt,
+    Store,
+    While,
+    as_expr,
+    seq,
+)
+from tensorlang.ir.visit import free_vars, rebuild, replace_buffers, walk, writes
+from tensorlang.scheduling.coverage import dense
+from tensorlang.scheduling.dependence import accesses
+from tensorlang.scheduling.digits import fixed
+from tensorlang.scheduling.legality import legality
+from tensorlang.scheduling.linear import linear
+from tensorlang.scheduling.memory import outside_of_threads
+from tensorlang.scheduling.moving import by_axes, goes_over_all, shared_loops
+from tensorlang.scheduling.places import extents
+from tensorlang.scheduling.primitives import primitive
+from tensorlang.scheduling.tree import (
+    Path,
+    alloc_of,
+    block_of,
+    enclosing_loops,
+    find_alloc,
+    find_loop,
+    function_of,
+    loop_of,
+    paths_to,
+    replace,
+)
+
+
+@legality("an iteration has its own part of a temporary")
+def own_part(func: Function, buffer: Buffer, loop: For) -> str | None:
+    """Some dimension is indexed by the loop's variable, wherever it is used."""
+    if _own_dimensions(func, buffer, loop):
+        return None
+    return (
+        f"store_at: not every access of {buffer.name!r} is at {loop.var.name!r} in "
+        "some dimension, so iterations share what it holds; choose another loop"
+    )
+
+
+def _own_dimensions(func: Function, buffer: Buffer, loop: For) -> list[int]:
+    found, _ = accesses(func, buffer)
+    dims = range(buffer.ndim)
+    return [d for d in dims if all(touch.indices[d] == loop.var for touch in found)]
+
+
+@primitive
+def store_at(func: Function, buffer: str, loop: str) -> Function:
+    """Let a temporary live in one iteration of a loop, and hold only what that needs.
+
+    Args:
+        func: The function.
+        buffer: The name of a temporary.
+        loop: A loop around all of its uses.
+
+    Raises:
+        ScheduleError: it is used outside of the loop, or iterations share it.
+
+    `store_at("t", "i")`:
+
+        t = alloc(f32[8, 5])            for i in range(8):
+        for i in range(8):                  t = alloc(f32[1, 5])
+            for j in range(5):    ->        for j in range(5):
+                t[i, j] = x[i, j]               t[0, j] = x[i, j]
+            ...                             ...
+    """
+    path, place = find_alloc(func, buffer), find_loop(func, loop)
+    old, target = _of_plain_layout(path), loop_of(place)
+    if _uses(func.body, old) != _uses(target.body, old):
+        raise ScheduleError(
+            f"store_at: {buffer!r} is used outside of loop {loop!r} too; merge the "
+            "loops first"
+        )
+    if any(isinstance(node, (For, While)) for node in place[len(path) - 1 : -1]):
+        raise ScheduleError(
+            f"store_at: {buffer!r} lives on in other loops around {loop!r}; choose the "
+            "outermost of them, or put that one outermost"
+        )
+    _not_beside_others(target, old)
+    own_part(func, old, target)
+    dims = _own_dimensions(func, old, target)
+    shape = tuple(as_expr(1) if d in dims else n for d, n in enumerate(old.shape))
+    new = with_fields(old, shape=shape)
+    outside_of_threads(new, [target])
+    inside = find_loop(replace(path, None), loop)
+    body = _at_zero(loop_of(inside).body, old, new, dims)
+    return replace(inside, with_fields(loop_of(inside), body=seq(Alloc(new), body)))
+
+
+def _of_plain_layout(path: Path) -> Buffer:
+    buffer = alloc_of(path).buffer
+    if buffer.layout is not None:
+        raise ScheduleError(
+            f"{buffer.name!r} has a layout already; decide where it is stored first"
+        )
+    return buffer
+
+
+def _not_beside_others(loop: For, buffer: Buffer) -> None:
+    """Refuse a component of a state: all of them are indexed alike."""
+    for node in walk(loop):
+        if isinstance(node, Reduce) and buffer in node.buffers:
+            others = [b.name for b in node.buffers if b != buffer]
+            if others:
+                raise ScheduleError(
+                    f"store_at: {buffer.name!r} is folded together with "
+                    f"{', '.join(others)}, at the same indices; it stays as it is"
+                )
+
+
+def _uses(stmt: Stmt, buffer: Buffer) -> int:
+    """How many nodes read or write a buffer."""
+    return sum(_is_use(node, buffer) for node in walk(stmt))
+
+
+def _is_use(node: Node, buffer: Buffer) -> bool:
+    if isinstance(node, (Load, Store, AtomicUpdate)):
+        return node.buffer == buffer
+    return isinstance(node, Reduce) and buffer in node.buffers
+
+
+def _at_zero(stmt: Stmt, old: Buffer, new: Buffer, dims: list[int]) -> Stmt:
+    """The statement on the small buffer, whose own dimensions have one element."""
+
+    def visit(node: Any) -> Any:
+        changed = rebuild(node, visit)
+        if not isinstance(node, (Load, Store, AtomicUpdate, Reduce)):
+            return changed
+        if not _is_use(node, old):
+            return changed
+        at = tuple(as_expr(0) if d in dims else i for d, i in enumerate(node.indices))
+        if isinstance(changed, Reduce):
+            buffers = tuple(new if b == old else b for b in changed.buffers)
+            return with_fields(changed, buffers=buffers, indices=at)
+        return with_fields(changed, buffer=new, indices=at)
+
+    made: Stmt = visit(stmt)
+    return made
+
+
+# ----------------------------------------------------------------------- store_in
+
+
+@legality("a result holds a temporary until it is made of it")
+def made_in_place(maker: Path, buffer: Buffer, store: Store) -> str | None:
+    """Each element of the result is made last, and of the temporary's own element."""
+    block, axes = block_of(maker), {a.var: a.value for a in block_of(maker).axes}
+    if any(
+        isinstance(node, Load)
+        and node.buffer == buffer
+        and node.indices != store.indices
+        for node in walk(block.body)
+    ):
+        return (
+            f"store_in: block {block.name!r} reads {buffer.name!r} at another place "
+            "than it stores at, which it would have overwritten"
+        )
+    loops = {loop.var for loop in enclosing_loops(maker)}
+    values = [linear(axes[i]) for i in store.indices]  # type: ignore[index]
+    driving = frozenset().union(*(value.vars for value in values))
+    if driving != loops or not dense(values, extents(enclosing_loops(maker))):
+        return f"store_in: block {block.name!r} makes an element more than once"
+    return _used_later(maker, buffer, store)
+
+
+def _used_later(maker: Path, buffer: Buffer, store: Store) -> str | None:
+    """A use of the temporary after its place was taken."""
+    func, block = function_of(maker), block_of(maker)
+    found, sizes = accesses(func, buffer)
+    made = next(t for t in accesses(func, store.buffer)[0] if t.writes)
+    users = {block_of(path).name: path for path in paths_to(func, Block)}
+    order = list(users)
+    for touch in found:
+        if touch.block == block.name:
+            continue
+        around = shared_loops(users[touch.block], maker)
+        pairs = zip(touch.indices, made.indices, strict=True)
+        agreed = fixed(pairs, sizes)
+        apart = agreed is not None and not agreed.issuperset(around)
+        if apart or order.index(touch.block) > order.index(block.name):
+            return (
+                f"store_in: block {touch.block!r} uses {buffer.name!r} after block "
+                f"{block.name!r} has overwritten it"
+            )
+    return None
+
+
+@primitive
+def store_in(func: Function, buffer: str, result: str) -> Function:
+    """Let a temporary live in the memory of the result that is made of it.
+
+    Args:
+        func: The function.
+        buffer: The name of a temporary.
+        result: The name of an `out` parameter of its shape and type, which one block
+            makes, each element of the temporary's own element.
+
+    Raises:
+        ScheduleError: something uses the temporary after that, or they do not fit.
+
+    `store_in("t", "y")`:
+
+        t = alloc(f32[8])
+        for i in range(8):              for i in range(8):
+            t[i] = exp(x[i])      ->        y[i] = exp(x[i])
+        ... (the sum of t)              ... (the sum of y)
+        for i in range(8):              for i in range(8):
+            y[i] = t[i] / s[0]              y[i] = y[i] / s[0]
+    """
+    path = find_alloc(func, buffer)
+    old = _of_plain_layout(path)
+    new = _result(func, old, result)
+    _only_in_blocks(path, old)
+    maker, store = _maker(func, new)
+    made_in_place(maker, old, store)
+    return replace_buffers(replace(path, None), {old: new})
+
+
+def _result(func: Function, old: Buffer, name: str) -> Buffer:
+    """The result that a temporary may live in, by shape and type."""
+    for param in func.params:
+        fits = (param.buffer.dtype, param.buffer.shape) == (old.dtype, old.shape)
+        if param.buffer.name == name and param.role == "out" and fits:
+            return param.buffer
+    raise ScheduleError(
+        f"store_in: {func.name} has no result {name!r} of the shape and type of "
+        f"{old.name!r}"
+    )
+
+
+def _only_in_blocks(path: Path, buffer: Buffer) -> None:
+    """Refuse a temporary of an iteration, and uses that no block tells the axes of."""
+    func = function_of(path)
+    inside = sum(_uses(block_of(p), buffer) for p in paths_to(func, Block))
+    if enclosing_loops(path) or inside != _uses(func.body, buffer):
+        raise ScheduleError(
+            f"store_in: {buffer.name!r} is allocated in a loop, or used outside of "
+            "blocks; choose its memory before it is moved"
+        )
+
+
+def _maker(func: Function, result: Buffer) -> tuple[Path, Store]:
+    """The block that stores the whole result, and its store, all that uses it."""
+    makers = [p for p in paths_to(func, Block) if result in writes(p[-1])]
+    found = [n for n in walk(func.body) if _is_use(n, result)]
+    if len(makers) == len(found) == 1 and isinstance(found[0], Store):
+        (maker,), (store,) = makers, found
+        by_axes(block_of(maker), store.indices)
+        goes_over_all(maker, store.indices)
+        named = all(free_vars(index) for index in store.indices)
+        if named and block_of(maker).where is None and store.mask is None:
+            return maker, store
+    raise ScheduleError(
+        f"store_in: {result.name!r} is not stored by one block, at its axes and "
+        "without conditions, or is read somewhere"
+    )
