@@ -261,9 +261,9 @@ def _only_in_blocks(path: Path, buffer: Buffer) -> None:
 def _maker(func: Function, result: Buffer) -> tuple[Path, Store]:
     """The block that stores the whole result, and its store, all that uses it."""
     makers = [p for p in paths_to(func, Block) if result in writes(p[-1])]
-    found = [n for n in walk(func.body) if _is_use(n, result)]
-    if len(makers) == len(found) == 1 and isinstance(found[0], Store):
-        (maker,), (store,) = makers, found
+    stores = [n for n in walk(func.body) if isinstance(n, Store) and _is_use(n, result)]
+    if len(makers) == len(stores) == _uses(func.body, result) == 1:
+        (maker,), (store,) = makers, stores
         by_axes(block_of(maker), store.indices)
         goes_over_all(maker, store.indices)
         named = all(free_vars(index) for index in store.indices)
