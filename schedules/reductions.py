@@ -15,6 +15,7 @@ from tensorlang.scheduling import Schedule
 
 _FEW_CHUNKS: Final = 8
 _PART: Final = 1 << 14  # elements that one part of a long reduction folds
+_PART_OF_MANY: Final = 1 << 12  # where lengths vary: the last part is masked, if short
 
 
 def long_parts(plan: Plan) -> None:
@@ -26,13 +27,16 @@ def long_parts(plan: Plan) -> None:
     if stage.driven("spatial") or not plan.threads:
         raise ScheduleError("there are results enough to share out")
     first, *inner = stage.loops
-    length = max(_PART // prod(extent_of(loop) or 1 for loop in inner), 1)
+    total = extent_of(first)
+    most = _PART if total is not None else _PART_OF_MANY
+    length = max(most // prod(extent_of(loop) or 1 for loop in inner), 1)
     parts, _ = s.split(first.var.name, [None, length])
     name, _ = s.rfactor(stage.name, parts)
-    whole, ragged = divmod(extent_of(first) or 0, length)
     blocks = [name]
-    if whole and ragged:
-        blocks = cut_at(s, name, s.loops(name)[0], whole)
+    if total is None:
+        blocks = cut_at(s, name, s.loops(name)[0], first.extent // length)
+    elif total > length and total % length:
+        blocks = cut_at(s, name, s.loops(name)[0], total // length)
     for part in blocks:
         if contiguous_loop(stage) is stage.loops[-1]:
             fold_in_lanes(s, loop_named(s, s.loops(part)[-1]), plan.partials())
