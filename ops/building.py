@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tensorlang import targets
 from tensorlang.errors import ArgumentError, OperatorError, TensorlangError
-from tensorlang.ops.operator import DIRECT
 from tensorlang.records import lookup
 from tensorlang.runtime import build as build_kernel
 from tensorlang.runtime import cached_kernel
@@ -79,7 +78,7 @@ def default(
     from tensorlang.scheduling.knobs import Knobs  # noqa: PLC0415 - not when warm
 
     knobs = Knobs(pinned=pins)
-    made = schedule(op, workload, target, DIRECT, knobs)
+    made = schedule(op, workload, target, op.prefers(workload), knobs)
     whole_family = f"{op.family}:" in os.environ.get(PIN_VARIABLE, "")
     if knobs.unasked() and not whole_family:  # of a family, some members have it
         known = ", ".join(knobs.values) or "none"

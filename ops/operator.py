@@ -74,6 +74,7 @@ class Operator:
         sizes: The values of its symbolic sizes for a workload, by name.
         scalars: Usual values of its kernels' other scalars, by name: for measuring.
         ranges: Where its integer inputs come from (the end is out), by name: indices.
+        prefers: The algorithm for a workload of which no record is known.
         shorthand: From sizes as the command line takes them, such as MxNxK of a matrix
             product, to the shapes of the arrays.
     """
@@ -95,6 +96,7 @@ class Operator:
         scalars: Callable[[Workload], Mapping[str, Any]] | None = None,
         ranges: Callable[[Workload], dict[str, tuple[int, int]]] | None = None,
         shorthand: Callable[[Shapes], Shapes] | None = None,
+        prefers: Callable[[Workload], str] | None = None,
     ) -> None:
         self.id = id
         self.aliases = aliases
@@ -112,6 +114,7 @@ class Operator:
         self.sizes = sizes or _none
         self.scalars = scalars or _none
         self.ranges = ranges or _none
+        self.prefers = prefers or _direct
         self.shorthand = shorthand or _as_given
         self.__doc__ = front.__doc__
         self.__name__ = id.rpartition(".")[2]
@@ -244,6 +247,10 @@ def _is_key(value: Any) -> bool:
 
 def _as_given(shapes: Shapes) -> Shapes:
     return shapes
+
+
+def _direct(_: Workload) -> str:
+    return DIRECT
 
 
 def _none(_: Workload) -> dict[str, Any]:

@@ -18,7 +18,7 @@ import numpy as np
 
 from tensorlang.errors import ArgumentError, DTypeError, ShapeError
 from tensorlang.ops.dispatch import own
-from tensorlang.ops.operator import Front, Launch, Operator
+from tensorlang.ops.operator import Algorithm, Front, Launch, Operator
 from tensorlang.workload import Workload, attributes_of
 
 if TYPE_CHECKING:
@@ -180,6 +180,14 @@ def tensor_operator(
 
 def _always(usual: dict[str, Any]) -> Usual:
     return lambda _: usual
+
+
+def tensor_algorithm(
+    op: TensorOperator, name: str, define: str, serves: Callable[[Workload], bool]
+) -> None:
+    """Another definition of an operator, as exact: `module:function` as the first."""
+    made = _definition(define, op, lambda _: {}, None)
+    op.algorithms[name] = Algorithm(name, made, serves)
 
 
 def sizes_of(workload: Workload, names: Names) -> dict[str, int]:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from tensorlang import records
 from tensorlang.ops import building
-from tensorlang.ops.operator import DIRECT
 from tensorlang.scheduling import Knobs
 
 if TYPE_CHECKING:
@@ -66,4 +65,4 @@ def _default(op: Operator, workload: Workload, target: Target) -> Chosen:
     made, knobs = building.default(op, workload, target, pins)
     rule = "the default: the schedule's own rule over shape and machine"
     why = f"{building.PIN_VARIABLE} fixes {', '.join(pins)}" if pins else rule
-    return Chosen(made, DIRECT, knobs, why)
+    return Chosen(made, op.prefers(workload), knobs, why)
