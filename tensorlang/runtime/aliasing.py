@@ -1,31 +1,58 @@
 """Which outputs may be the same array as an input.
 
 A kernel's pointers are `noalias`, so an output that is also an input is safe only where
-nothing can tell: one statement reads an element, computes, and writes the same element
-of the output, and no element is visited twice.
+nothing can tell: wherever the output is stored, the input is read at that element only,
+before, in the same statement or block; and no element is stored twice. Where a schedule
+has cut a nest into parts, their elements must be shown to differ.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
 
+from tensorlang.ir.bounds import Range, prove
+from tensorlang.ir.dtypes import i64
 from tensorlang.ir.nodes import (
     AtomicUpdate,
-    Axis,
-    Binary,
     Block,
     Buffer,
     Const,
     Expr,
     For,
     Function,
+    If,
+    Let,
     Load,
     Node,
     Reduce,
+    Seq,
     Store,
     Var,
+    While,
 )
-from tensorlang.ir.visit import children, walk
+from tensorlang.ir.simplify import simplify
+from tensorlang.ir.visit import children, free_vars, substitute, walk
+from tensorlang.scheduling.digits import fixed
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Part:
+    """A place where the output is stored: a block, or a statement that is in none.
+
+    Attributes:
+        around: The nodes from the function's body down to it.
+        indices: Where it stores, by the variables of the loops around it.
+    """
+
+    around: tuple[Node, ...]
+    indices: tuple[Expr, ...]
+
+    @property
+    def loops(self) -> tuple[For, ...]:
+        """The loops around it, outermost first."""
+        return tuple(node for node in self.around if isinstance(node, For))
 
 
 def safe_aliases(func: Function) -> tuple[tuple[int, int], ...]:
@@ -42,88 +69,120 @@ def safe_aliases(func: Function) -> tuple[tuple[int, int], ...]:
 def _safe(func: Function, out: Buffer, source: Buffer) -> bool:
     if (out.dtype, out.shape) != (source.dtype, source.shape):
         return False
-    touching = [n for n in walk(func.body) if _touches(n, out, source)]
-    stores = [n for n in touching if isinstance(n, Store)]
-    if len(stores) != 1:
-        return False
-    store = stores[0]
-    inside = {id(n) for n in walk(store)}
-    if not all(id(n) in inside for n in touching):
-        return False
-    loads = [n for n in touching if isinstance(n, Load)]
-    same = all(n.buffer == source and n.indices == store.indices for n in loads)
-    return same and _visits_once(func, store)
+    parts = []
+    for around in _places(func.body, out, source):
+        part = _part(around, out, source)
+        if part is None or not _visits_once(part):
+            return False
+        parts.append(part)
+    return bool(parts) and all(_apart(*two, func) for two in combinations(parts, 2))
+
+
+def _places(node: Node, out: Buffer, source: Buffer) -> Iterator[tuple[Node, ...]]:
+    """The paths to the innermost blocks, or statements in none, that touch either."""
+    inner = [path for child in children(node) for path in _places(child, out, source)]
+    whole = isinstance(node, Block) and not any(
+        isinstance(n, Block) for path in inner for n in path
+    )
+    if _touches(node, out, source) or (inner and whole):
+        yield (node,)
+        return
+    for path in inner:
+        yield (node, *path)
 
 
 def _touches(node: Node, out: Buffer, source: Buffer) -> bool:
-    """Whether a node reads or writes one of the two buffers."""
+    """Whether a node itself reads or writes one of the two buffers."""
     if isinstance(node, (Store, Load, AtomicUpdate)):
         return node.buffer in (out, source)
     return isinstance(node, Reduce) and bool({out, source} & set(node.buffers))
 
 
-def _visits_once(func: Function, store: Store) -> bool:
-    """Whether every element is stored in one iteration at most, as the text shows."""
-    path = next(_paths(func.body, store))
-    loops = [n for n in path if isinstance(n, For)]
-    blocks = [n for n in path if isinstance(n, Block)]
-    if not blocks:
-        return _covers(loops, list(store.indices))
-    axes = {axis.var: axis for axis in blocks[-1].axes}
-    named = [axes.get(i) if isinstance(i, Var) else None for i in store.indices]
-    if len(blocks) > 1 or len(set(map(id, named))) != len(axes) or None in named:
-        return False
-    return _covers(loops, [a.value for a in named if isinstance(a, Axis)])
+def _part(around: tuple[Node, ...], out: Buffer, source: Buffer) -> _Part | None:
+    """What stands at the end of a path; None where it is more than one plain update."""
+    last = around[-1]
+    body: Node = last.body if isinstance(last, Block) else last
+    *before, store = body.stmts if isinstance(body, Seq) else (body,)
+    if not isinstance(store, Store) or store.buffer != out:
+        return None
+    again = any(isinstance(node, While) for node in around)
+    if again or not all(isinstance(stmt, Let) for stmt in before):
+        return None
+    touching = [n for n in walk(last) if n is not store and _touches(n, out, source)]
+    if not all(
+        isinstance(n, Load) and n.buffer == source and n.indices == store.indices
+        for n in touching
+    ):
+        return None
+    if not isinstance(last, Block):
+        return _Part(around, store.indices)
+    values = {axis.var: axis.value for axis in last.axes}
+    named = {index for index in store.indices if index in values}
+    if len(named) != len(values) or any(isinstance(n, Block) for n in around[:-1]):
+        return None
+    return _Part(around, tuple(substitute(i, values) for i in store.indices))
 
 
-def _paths(node: Node, target: Node) -> Iterator[list[Node]]:
-    """The nodes from `node` down to `target`."""
-    if node is target:
-        yield [node]
-    for child in children(node):
-        for path in _paths(child, target):
-            yield [node, *path]
+# ------------------------------------------------------------- each element once
 
 
-def _covers(loops: list[For], values: list[Expr]) -> bool:
-    """Whether the values count through all loops as the digits of numbers do."""
-    extents = {loop.var: loop.extent for loop in loops}
-    used: list[Var] = []
-    for value in values:
-        terms = _terms(value)
-        if terms is None or not _digits(terms, extents):
-            return False
-        used.extend(var for var, _ in terms)
-    return len(used) == len(set(used)) == len(loops) and set(used) == set(extents)
+def _visits_once(part: _Part) -> bool:
+    """Whether two iterations never store the same element."""
+    return _fixes(part.indices, part.loops)
 
 
-def _terms(value: Expr) -> list[tuple[Var, int]] | None:
-    """`i * 32 + j` as [(i, 32), (j, 1)]; None where it is no such sum."""
-    match value:
-        case Var():
-            return [(value, 1)]
-        case Const():
-            return []
-        case Binary("add", a, b):
-            first, second = _terms(a), _terms(b)
-            return None if first is None or second is None else first + second
-        case Binary("mul", a, Const(factor)):
-            inner = _terms(a)
-            return inner and [(var, c * int(factor)) for var, c in inner]
-        case _:
-            return None
+def _fixes(indices: Sequence[Expr], loops: Sequence[For]) -> bool:
+    """Whether iterations that agree in all indices agree in all loops."""
+    extents = {
+        loop.var: int(loop.extent.value) if isinstance(loop.extent, Const) else None
+        for loop in loops
+    }
+    found = fixed([(index, index) for index in indices], extents)
+    return found is None or found >= extents.keys()
 
 
-def _digits(terms: list[tuple[Var, int]], extents: dict[Var, Expr]) -> bool:
-    """Whether each step is the product of the extents of all smaller steps."""
-    step = 1
-    ordered = sorted(terms, key=lambda term: term[1])
-    for position, (var, factor) in enumerate(ordered):
-        extent = extents.get(var)
-        if factor < step or extent is None:
-            return False
-        last = position == len(ordered) - 1
-        if not last and not isinstance(extent, Const):
-            return False
-        step = factor * int(extent.value) if isinstance(extent, Const) else factor
-    return True
+def _apart(a: _Part, b: _Part, func: Function) -> bool:
+    """Whether two parts never store the same element."""
+    shared = 0
+    while a.around[shared] is b.around[shared]:
+        shared += 1
+    above = a.around[:shared]
+    loops = [node for node in above if isinstance(node, For)]
+    fork, fixed_for_all = above[-1], frozenset(func.scalars)
+    if isinstance(fork, If) and free_vars(fork.cond) <= fixed_for_all:
+        return True  # which of the two runs is decided once
+    names = _other_names(b, loops)
+    pairs = [
+        (i, substitute(j, names)) for i, j in zip(a.indices, b.indices, strict=True)
+    ]
+    outside = fixed_for_all | {loop.var for loop in loops}
+    same = [i for i, j in pairs if i == j and free_vars(i) <= outside]
+    known = _ranges(b, names, _ranges(a, {}, _sizes(func)))
+    return _fixes(same, loops) and any(
+        prove(i < j, known) or prove(j < i, known) for i, j in pairs
+    )
+
+
+def _other_names(part: _Part, shared: Sequence[For]) -> dict[Var, Expr]:
+    """Names for a part's own loops: those of siblings may be called alike."""
+    own = part.loops[len(shared) :]
+    return {loop.var: Var(f"{loop.var.name}'", loop.var.dtype) for loop in own}
+
+
+def _sizes(func: Function) -> dict[Var, Range]:
+    """The ranges of the scalars that shapes give: a size is never negative."""
+    dims = {dim for param in func.params for dim in param.buffer.shape}
+    return {dim: (Const(0, i64), None) for dim in dims if isinstance(dim, Var)}
+
+
+def _ranges(
+    part: _Part, names: Mapping[Var, Expr], known: Mapping[Var, Range]
+) -> dict[Var, Range]:
+    """What is known, and the ranges of the loops around a part by their other names."""
+    ranges = dict(known)
+    for loop in part.loops:
+        var = names.get(loop.var, loop.var)
+        assert isinstance(var, Var)
+        last = simplify(substitute(loop.extent - 1, names), ranges)
+        ranges[var] = (Const(0, i64), last)
+    return ranges

@@ -71,6 +71,65 @@ def test_split_loops_may_be_in_place():
     assert aliases(body) == ((1, 0),)
 
 
+def test_a_value_with_a_name_may_be_in_place():
+    body = """                t: f32 = x[vi, vj]
+                y[vi, vj] = select(t < 0.0, 0.0, t)
+"""
+    assert aliases(LOOPS + body) == ((1, 0),)
+
+
+CUT = """
+    for i in parallel(n):
+        for j_0 in range((m // 32 * 32 + 31) // 32):
+            for j_1 in vectorized(32):
+                with block("b", vi=spatial(n, i), vj=spatial(m, j_0 * 32 + j_1)):
+                    y[vi, vj] = x[vi, vj] * 2.0
+        for j_0 in range((m - m // 32 * 32 + 31) // 32):
+            for j_1 in vectorized(32):
+                with block("tail", ui=spatial(n, {row}),
+                           uj=spatial(m, {start} + (j_0 * 32 + j_1)),
+                           where={start} + (j_0 * 32 + j_1) < m):
+                    y[ui, uj] = x[ui, uj] * 2.0
+"""
+
+
+def test_parts_of_a_nest_may_be_in_place():
+    assert aliases(CUT.format(row="i", start="m // 32 * 32")) == ((1, 0),)
+
+
+def test_parts_that_may_meet_may_not_be_in_place():
+    assert aliases(CUT.format(row="i", start="m // 32 * 31")) == ()
+    assert aliases(CUT.format(row="0", start="m // 32 * 32")) == ()
+
+
+def test_rows_counted_by_one_loop_may_be_in_place():
+    body = """
+    for f in parallel(n * m * n):
+        for j in range(m):
+            with block("b", va=spatial(n, f // n // m), vb=spatial(m, f // n % m),
+                       vc=spatial(n, f % n), vj=spatial(m, j)):
+                y[va, vb, vc, vj] = x[va, vb, vc, vj] + 1.0
+"""
+    shape = "f32[n, m, n, m]"
+    assert aliases(body, f"x: {shape}, y: Out[{shape}]") == ((1, 0),)
+
+
+def test_of_two_cases_one_runs():
+    body = """
+    if n < 8:
+        for i in range(n):
+            for j in range(m):
+                with block("b", vi=spatial(n, i), vj=spatial(m, j)):
+                    y[vi, vj] = x[vi, vj]
+    else:
+        for i in parallel(n):
+            for j in range(m):
+                with block("c", vi=spatial(n, i), vj=spatial(m, j)):
+                    y[vi, vj] = x[vi, vj]
+"""
+    assert aliases(body) == ((1, 0),)
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -80,6 +139,9 @@ def test_split_loops_may_be_in_place():
         LOOPS
         + "                y[vi, vj] = 1.0\n                y[vi, vj] = x[vi, vj]\n",
         LOOPS + "                reduce(sum, y[vi, vj], x[vi, vj])\n",
+        LOOPS + "                t: f32 = x[vi, vj]\n                y[vi, 0] = t\n",
+        LOOPS.replace("vj=spatial(m, j)", "vj=spatial(m, 0)")
+        + "                y[vi, vj] = x[vi, vj]\n",
         """
     for i in range(n):
         for j in range(m):
@@ -100,6 +162,8 @@ def test_split_loops_may_be_in_place():
         "two stores",
         "written first",
         "reduced",
+        "named, other element",
+        "one column",
         "again",
         "overlapping",
     ],
