@@ -57,13 +57,7 @@ def fixed(
         for a, b in pairs
         if a.dtype.lanes == b.dtype.lanes == 1
     ]
-    parts = {
-        atom: spread(atom.a, extents)
-        for pair in forms
-        for form in pair
-        for atom, _ in form.terms
-        if isinstance(atom, Binary) and atom.op in ("floordiv", "floormod")
-    }
+    parts = _parts((form for pair in forms for form in pair), extents)
     cuts = _cuts([*(form for pair in forms for form in pair), *parts.values()], extents)
     digits = {var: dict(_digits(var, cuts, extents)) for var in extents}
     spans = _Spans({d: span for each in digits.values() for d, span in each.items()})
@@ -74,7 +68,18 @@ def fixed(
         if not whole:
             return frozenset(v for v, each in digits.items() if zero.issuperset(each))
         equations += [_equation(form, form, cuts, extents, spans) for form in whole]
+        parts |= _parts(whole, extents)  # x // a is found from x // a // b
     return None
+
+
+def _parts(forms: Iterable[Linear], extents: Extents) -> dict[Binary, Linear]:
+    """What is divided in the quotients and remainders of some forms."""
+    return {
+        atom: spread(atom.a, extents)
+        for form in forms
+        for atom, _ in form.terms
+        if isinstance(atom, Binary) and atom.op in ("floordiv", "floormod")
+    }
 
 
 class _Spans(dict[Digit, int]):

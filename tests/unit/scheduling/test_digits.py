@@ -8,7 +8,7 @@ from tensorlang.ir.dtypes import i64
 from tensorlang.ir.nodes import Buffer, Expr, Var, as_expr
 from tensorlang.scheduling.digits import fixed
 
-A, B, F, N = Var("i"), Var("j"), Var("f"), Var("n")
+A, B, F, N, M = Var("i"), Var("j"), Var("f"), Var("n"), Var("m")
 TABLE = Buffer("table", i64, (as_expr(64),))
 
 
@@ -41,6 +41,8 @@ def _agreeing(indices: list[Expr], **extents: int | None) -> str:
         ([F % 6 + F // 6 % 4 * 6], {"f": 24}, "f"),
         ([F // N, F % N], {"f": None}, "f"),
         ([F // N], {"f": None}, ""),
+        ([F // N // M, F // N % M, F % N], {"f": None}, "f"),
+        ([F // N // M, F % N], {"f": None}, ""),
         ([(A * 64 + B) // 32, (A * 64 + B) % 32], {"i": 4, "j": 64}, "ij"),
         ([(A * 8 + B) // 32, (A * 8 + B) % 32], {"i": 4, "j": 8}, "ij"),
         ([(A * 4 + B) // 5, (A * 4 + B) % 5], {"i": None, "j": 4}, "ij"),
