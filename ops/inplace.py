@@ -17,8 +17,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from tensorlang.errors import ArgumentError, DTypeError, ShapeError
-from tensorlang.ops.dispatch import own
+from tensorlang.errors import ArgumentError
+from tensorlang.ops.inplace_checks import (
+    FLOATS,
+    Arrays,
+    checked,
+    kinds_of,
+    of_one_shape,
+    views,
+)
 from tensorlang.ops.operator import Front, Launch, Operator
 from tensorlang.workload import Workload, attributes_of
 
@@ -26,23 +33,19 @@ if TYPE_CHECKING:
     from tensorlang.ir.nodes import Function
     from tensorlang.runtime import Kernel
 
-FLOATS: Final = ("f32", "bf16", "f16", "f64")
 _MANY: Final = (list, tuple)
-_OVERLAP_WORK: Final = 10_000  # how hard NumPy looks for a common element
 
 
 class InplaceOperator(Operator):
     """An operator whose calls write over what they are given; see `inplace`.
 
     Attributes:
-        arrays: Names of the arrays, in the order of its calls.
+        takes: Names of the arrays, in the order of its calls.
         optional: Those that may be left out.
-        read: Those that are not written.
     """
 
-    arrays: tuple[str, ...]
+    takes: Arrays
     optional: tuple[str, ...]
-    read: tuple[str, ...]
 
     def workload(
         self,
@@ -57,9 +60,9 @@ class InplaceOperator(Operator):
         optional ones, where not said otherwise.
         """
         if shapes and "inputs" not in attributes:
-            needed = [name for name in self.arrays if name not in self.optional]
+            needed = [name for name in self.takes.names if name not in self.optional]
             given = {*needed, *self.optional[: max(len(shapes) - len(needed), 0)]}
-            named = [name for name in self.arrays if name in given]
+            named = [name for name in self.takes.names if name in given]
             attributes["inputs"] = " ".join(named)
         flat = [(math.prod(shape),) for shape in shapes]
         return Operator.workload(
@@ -68,7 +71,7 @@ class InplaceOperator(Operator):
 
     def shape(self, *shapes: tuple[int, ...], **_: Any) -> Any:
         """The shape of what is updated, which is that of all arrays."""
-        _of_one_shape(self.id, self.arrays, shapes)
+        of_one_shape(self.id, self.takes.names, shapes)
         return shapes[0] if shapes else self.default.shapes[0]  # type: ignore[union-attr]
 
 
@@ -102,7 +105,7 @@ def inplace(
 
     def make(front: Front) -> InplaceOperator:
         made = InplaceOperator.__new__(InplaceOperator)
-        made.arrays, made.optional, made.read = arrays, optional, read
+        made.takes, made.optional = Arrays(id, arrays, read), optional
 
         def build(workload: Workload) -> Function:
             from tensorlang.ops import inplace_assembling  # noqa: PLC0415 - to build
@@ -153,32 +156,27 @@ class Update:
     def __call__(self, arrays: Sequence[tuple[Any, ...]], *scalars: float) -> None:
         """Update all sets: `arrays` has a tuple for each name."""
         if not self.kernel.each(*self.order(arrays), *scalars):
-            self.checked(arrays)(*scalars)
+            self._carefully(arrays, scalars)
 
-    def checked(self, arrays: Sequence[tuple[Any, ...]]) -> Callable[..., None]:
+    def _carefully(
+        self, arrays: Sequence[tuple[Any, ...]], scalars: Sequence[float]
+    ) -> None:
         """The same for arrays that the kernel does not take as they are.
 
         Raises:
             ShapeError, DTypeError, ArgumentError: a set does not fit.
         """
-        sets = _checked(self.op, self.names, arrays)
-        found = [
-            _prepared(
-                self.op,
-                self.names,
-                [array.dtype for array in of],
-                self.attributes,
-                self.target,
-            )
-            for of in sets
-        ]
+        sets = checked(self.op.takes, self.names, arrays)
+        found = [self._alike(of) for of in sets]
+        for each, of in zip(found, sets, strict=True):
+            flat = [array.reshape(-1) for array in of]  # a copy of no written one
+            each.kernel.launch(*self.order(flat), *scalars)
 
-        def run(*scalars: float) -> None:
-            for update, of in zip(found, sets, strict=True):
-                flat = [array.reshape(-1) for array in of]
-                update.kernel.launch(*self.order(flat), *scalars)
-
-        return run
+    def _alike(self, arrays: Sequence[np.ndarray[Any, Any]]) -> Update:
+        """The same for arrays of other types."""
+        held = dict(zip(self.names, arrays, strict=True))
+        given = [(held[n],) if n in held else None for n in self.op.takes.names]
+        return _prepared(self.op, given, self.attributes, self.target)
 
 
 def update(
@@ -192,7 +190,7 @@ def update(
 
     Args:
         op: The operator.
-        arrays: An array for each name in `op.arrays`, or a list of arrays for each;
+        arrays: An array for each of the operator's names, or a list of arrays for each;
             None where an optional one is left out.
         attributes: Static attributes by name, in the operator's own order; hashable.
         scalars: The kernel's scalars, floats.
@@ -208,20 +206,17 @@ def update(
             return _nothing, (), None
     else:
         given = [array if array is None else (array,) for array in arrays]
-    kinds = [of and getattr(of[0], "dtype", None) for of in given]
-    key = (target, *attributes.values(), *kinds)
+    key = (target, *attributes.values(), *map(_kind, given))
     found = op.kernels.get(key)
-    present = [of for of in given if of is not None]
     if found is None:
-        own(*present)
-        names = tuple(
-            name for name, of in zip(op.arrays, given, strict=True) if of is not None
-        )
-        sets = _checked(op, names, present)
-        present = list(zip(*sets, strict=True))
-        dtypes = [array.dtype for array in sets[0]]
-        found = _prepared(op, names, dtypes, attributes, target)
-    return found, (present, *scalars), None
+        given = views(op.takes, given)
+        found = _prepared(op, given, attributes, target)
+    return found, ([of for of in given if of is not None], *scalars), None
+
+
+def _kind(of: tuple[Any, ...] | None) -> Any:
+    """The element type of arrays, by the first one."""
+    return of and getattr(of[0], "dtype", None)
 
 
 def _lists(op: InplaceOperator, arrays: Sequence[Any]) -> list[tuple[Any, ...] | None]:
@@ -236,7 +231,7 @@ def _lists(op: InplaceOperator, arrays: Sequence[Any]) -> list[tuple[Any, ...] |
     ):
         listed = ", ".join(
             f"{len(of)} {name}" if type(of) in _MANY else f"{name} alone"
-            for name, of in zip(op.arrays, arrays, strict=True)
+            for name, of in zip(op.takes.names, arrays, strict=True)
             if of is not None
         )
         raise ArgumentError(
@@ -251,122 +246,28 @@ def _nothing() -> None:
 
 def _prepared(
     op: InplaceOperator,
-    names: tuple[str, ...],
-    dtypes: Sequence[np.dtype[Any]],
+    given: Sequence[tuple[Any, ...] | None],
     attributes: Mapping[str, Any],
     target: Any,
 ) -> Update:
-    """The kernel for arrays of these types, built once."""
-    by_name = dict(zip(names, dtypes, strict=True))
-    key = (target, *attributes.values(), *(by_name.get(name) for name in op.arrays))
+    """The kernel for NumPy arrays of the first set's types, built once."""
+    key = (target, *attributes.values(), *map(_kind, given))
     found: Update | None = op.kernels.get(key)
     if found is None:
-        kinds = _kinds(op, names, dtypes)
+        held = zip(op.takes.names, given, strict=True)
+        by_name = {name: of[0].dtype for name, of in held if of is not None}
+        names = tuple(by_name)
+        kinds = kinds_of(op.takes, names, list(by_name.values()))
         named = attributes_of({**attributes, "inputs": " ".join(names)})
         workload = Workload(op.id, ((1 << 24,),) * len(names), kinds, named)
-        written = [n for n, name in enumerate(names) if name not in op.read]
-        read = [n for n, name in enumerate(names) if name in op.read]
+        read = [n for n, name in enumerate(names) if name in op.takes.read]
+        written = [n for n, name in enumerate(names) if name not in op.takes.read]
         found = op.kernels[key] = Update(
             op,
             names,
             dict(attributes),
             target,
             op.build(workload, target),
-            itemgetter(*read, *written),
+            itemgetter(*read, *written) if len(names) > 1 else tuple,
         )
     return found
-
-
-# --------------------------------------------------------------------- checking
-
-
-def _kinds(
-    op: InplaceOperator, names: Sequence[str], dtypes: Sequence[np.dtype[Any]]
-) -> tuple[str, ...]:
-    """Our names of the types: all as the first one's, or f32 beside f16 and bf16."""
-    from tensorlang.ir.dtypes import as_dtype  # noqa: PLC0415 - only to prepare
-
-    kinds = tuple(as_dtype(dtype).name for dtype in dtypes)
-    first = kinds[0]
-    if first not in FLOATS:
-        raise DTypeError(f"{op.id} takes {', '.join(FLOATS)}, not {first}")
-    allowed = (first, "f32") if first in ("f16", "bf16") else (first,)
-    for name, kind in zip(names, kinds, strict=True):
-        if kind not in allowed:
-            raise DTypeError(
-                f"{op.id}: {name} is {kind}; beside {names[0]} of {first} it is "
-                f"{' or '.join(allowed)}"
-            )
-    return kinds
-
-
-def _checked(
-    op: InplaceOperator, names: Sequence[str], arrays: Sequence[tuple[Any, ...]]
-) -> list[list[np.ndarray[Any, Any]]]:
-    """The sets as NumPy arrays over the same memory, found to fit.
-
-    Raises:
-        ShapeError, DTypeError, ArgumentError: a set does not fit.
-    """
-    count = len(arrays[0])
-    sets = []
-    for n, given in enumerate(zip(*arrays, strict=True)):
-        called = [f"{name}[{n}]" if count > 1 else name for name in names]
-        of = [
-            _viewed(op, name, array, written=title not in op.read)
-            for name, title, array in zip(called, names, given, strict=True)
-        ]
-        _of_one_shape(op.id, called, [array.shape for array in of])
-        _kinds(op, called, [array.dtype for array in of])
-        _apart(op, called, of)
-        sets.append(of)
-    return sets
-
-
-def _viewed(
-    op: InplaceOperator, name: str, array: Any, *, written: bool
-) -> np.ndarray[Any, Any]:
-    """An array's memory, which can be written in place where it is to be."""
-    from tensorlang.runtime.arrays import immutable, view  # noqa: PLC0415 - runtime
-
-    reason = immutable(array) if written else ""
-    if reason:
-        raise ArgumentError(f"{op.id}: {name} {reason}; pass a NumPy array")
-    seen = view(array, f"{op.id}: {name}")
-    if not written:
-        return np.ascontiguousarray(seen) if seen.ndim else seen
-    if not seen.flags.writeable:
-        raise ArgumentError(
-            f"{op.id}: {name} is read-only, and it is updated in place; pass an array "
-            "of your own"
-        )
-    if not seen.flags.carray:
-        raise ArgumentError(
-            f"{op.id}: {name} is updated in place and must lie in a row; pass an array "
-            "that is contiguous, as np.ascontiguousarray makes it"
-        )
-    return seen
-
-
-def _of_one_shape(
-    id: str, names: Sequence[str], shapes: Sequence[tuple[int, ...]]
-) -> None:
-    for name, shape in zip(names, shapes, strict=False):
-        if shape != shapes[0]:
-            raise ShapeError(
-                f"{id}: {name} has shape {shape}, and {names[0]} has {shapes[0]}; "
-                "they are updated element by element"
-            )
-
-
-def _apart(
-    op: InplaceOperator, names: Sequence[str], arrays: Sequence[np.ndarray[Any, Any]]
-) -> None:
-    """Refuse a set whose arrays share memory."""
-    for later, b in enumerate(arrays):
-        for a, name in zip(arrays[:later], names, strict=False):
-            if np.may_share_memory(a, b) and np.shares_memory(a, b, _OVERLAP_WORK):  # type: ignore[arg-type]
-                raise ArgumentError(
-                    f"{op.id}: {name} and {names[later]} share memory, and what is "
-                    "updated in place needs memory of its own"
-                )

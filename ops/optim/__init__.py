@@ -6,8 +6,21 @@ zeros. Parameters in f16 or bf16 may have gradients and state in f32; what is co
 is computed in f32 (f64 beside f64).
 """
 
+from tensorlang.ops.optim import schedules
+from tensorlang.ops.optim.clipping import clip_by_global_norm, scale, sum_of_squares
 from tensorlang.ops.optim.descent import sgd
 from tensorlang.ops.optim.moments import adam, adamax, adamw
 from tensorlang.ops.optim.squares import adagrad, rmsprop
 
-__all__ = ["adagrad", "adam", "adamax", "adamw", "rmsprop", "sgd"]
+__all__ = [
+    "adagrad",
+    "adam",
+    "adamax",
+    "adamw",
+    "clip_by_global_norm",
+    "rmsprop",
+    "scale",
+    "schedules",
+    "sgd",
+    "sum_of_squares",
+]

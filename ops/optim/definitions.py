@@ -6,8 +6,15 @@ in f64 and comes as a scalar: in f32, 1 - 0.999 has an error of 5e-5.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from tensorlang.ir import compute, f64, reduce_axis
+from tensorlang.ir import sum as fold
 from tensorlang.ir.intrinsics import isnan, sqrt
 from tensorlang.ir.nodes import Expr, Select, Unary, as_expr
+
+if TYPE_CHECKING:
+    from tensorlang.ir.frontend import Reduction, Tensor
 
 
 def adam(
@@ -119,6 +126,18 @@ def adamax(
     new_m = beta1 * m + share1 * g
     new_u = _largest(Unary("abs", g) + eps, beta2 * u)
     return param - rate * (new_m / new_u), new_m, new_u
+
+
+def sum_of_squares(x: Tensor) -> Tensor:
+    """The sum of the squares of x [n], in f64."""
+    k = reduce_axis(x.shape[0], "k")
+
+    def total() -> Reduction:
+        value = x[k].cast(f64)
+        return fold(value * value, k)
+
+    made: Tensor = compute((), total, "total")
+    return made
 
 
 def scaled(x: Expr, *, factor: Expr) -> tuple[Expr, ...]:

@@ -1,0 +1,143 @@
+"""What operators that update in place ask of the arrays that they are given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from tensorlang.errors import ArgumentError, DTypeError, ShapeError
+from tensorlang.ops.dispatch import own
+
+FLOATS: Final = ("f32", "bf16", "f16", "f64")
+_OVERLAP_WORK: Final = 10_000  # how hard NumPy looks for a common element
+
+
+@dataclass(frozen=True, slots=True)
+class Arrays:
+    """What an operator takes, for checks and their messages.
+
+    Attributes:
+        id: The operator's id.
+        names: Of all arrays, in calling order.
+        read: Of those that are not written.
+    """
+
+    id: str
+    names: tuple[str, ...]
+    read: tuple[str, ...] = ()
+
+
+def kinds_of(
+    by: Arrays, names: Sequence[str], dtypes: Sequence[np.dtype[Any]]
+) -> tuple[str, ...]:
+    """Our names of the types: all as the first one's, or f32 beside f16 and bf16."""
+    from tensorlang.ir.dtypes import as_dtype  # noqa: PLC0415 - only to prepare
+
+    for name, dtype in zip(names, dtypes, strict=True):
+        if not dtype.isnative:
+            raise DTypeError(f"{by.id}: {name} is {dtype!r}, of another byte order")
+    kinds = tuple(as_dtype(dtype).name for dtype in dtypes)
+    first = kinds[0]
+    if first not in FLOATS:
+        raise DTypeError(f"{by.id} takes {', '.join(FLOATS)}, not {first}")
+    allowed = (first, "f32") if first in ("f16", "bf16") else (first,)
+    for name, kind in zip(names, kinds, strict=True):
+        if kind not in allowed:
+            raise DTypeError(
+                f"{by.id}: {name} is {kind}; beside {names[0]} of {first} it is "
+                f"{' or '.join(allowed)}"
+            )
+    return kinds
+
+
+def checked(
+    by: Arrays, names: Sequence[str], arrays: Sequence[tuple[Any, ...]]
+) -> list[tuple[np.ndarray[Any, Any], ...]]:
+    """The sets as NumPy arrays over the same memory, found to fit.
+
+    Raises:
+        ShapeError, DTypeError, ArgumentError: a set does not fit.
+    """
+    count = len(arrays[0])
+    given = dict(zip(names, arrays, strict=True))
+    seen = [of for of in views(by, [given.get(n) for n in by.names]) if of]
+    sets = []
+    for n, of in enumerate(zip(*seen, strict=True)):
+        called = [f"{name}[{n}]" if count > 1 else name for name in names]
+        for name, title, array in zip(called, names, of, strict=True):
+            if title not in by.read:
+                _in_a_row(by, name, array)
+        of_one_shape(by.id, called, [array.shape for array in of])
+        kinds_of(by, called, [array.dtype for array in of])
+        _apart(by, called, of)
+        sets.append(of)
+    return sets
+
+
+def views(
+    by: Arrays, given: Sequence[tuple[Any, ...] | None]
+) -> list[tuple[np.ndarray[Any, Any], ...] | None]:
+    """All arrays as NumPy arrays over the same memory.
+
+    Raises:
+        ArgumentError: one is no array, or is never written in its library.
+    """
+    from tensorlang.runtime.arrays import immutable, view  # noqa: PLC0415 - runtime
+
+    def seen(name: str, array: Any) -> np.ndarray[Any, Any]:
+        reason = "" if name in by.read else immutable(array)
+        if reason:
+            raise ArgumentError(f"{by.id}: {name} {reason}; pass a NumPy array")
+        return view(array, f"{by.id}: {name}")
+
+    own(*(of for of in given if of is not None))
+    return [
+        of and tuple(seen(name, array) for array in of)
+        for name, of in zip(by.names, given, strict=True)
+    ]
+
+
+def _in_a_row(by: Arrays, name: str, array: Any) -> None:
+    """Refuse an array that cannot be updated where it lies."""
+    if not array.flags.writeable:
+        raise ArgumentError(
+            f"{by.id}: {name} is read-only, and it is updated in place; pass an array "
+            "of your own"
+        )
+    if not array.flags.carray:
+        raise ArgumentError(
+            f"{by.id}: {name} is updated in place and must lie in a row; pass an array "
+            "that is contiguous, as np.ascontiguousarray makes it"
+        )
+
+
+def of_one_shape(
+    id: str, names: Sequence[str], shapes: Sequence[tuple[int, ...]]
+) -> None:
+    """Refuse shapes that differ.
+
+    Raises:
+        ShapeError: they do.
+    """
+    for name, shape in zip(names, shapes, strict=False):
+        if shape != shapes[0]:
+            raise ShapeError(
+                f"{id}: {name} has shape {shape}, and {names[0]} has {shapes[0]}; "
+                "they are updated element by element"
+            )
+
+
+def _apart(
+    by: Arrays, names: Sequence[str], arrays: Sequence[np.ndarray[Any, Any]]
+) -> None:
+    """Refuse a set whose arrays share memory."""
+    for later, b in enumerate(arrays):
+        for a, name in zip(arrays[:later], names, strict=False):
+            if np.may_share_memory(a, b) and np.shares_memory(a, b, _OVERLAP_WORK):  # type: ignore[arg-type]
+                raise ArgumentError(
+                    f"{by.id}: {name} and {names[later]} share memory, and what is "
+                    "updated in place needs memory of its own"
+                )
