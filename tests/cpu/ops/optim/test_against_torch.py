@@ -141,7 +141,7 @@ def test_rmsprop(dtype, how):
     rest = {key: value for key, value in how.items() if key != "centered"}
     mean = case.zeros("mean") if "centered" in how else None
 
-    def step(params, grads, n):
+    def step(params, grads, _):
         optim.rmsprop(params, grads, square, velocity, mean, lr=1e-2, **rest)
 
     case.run(step, 1e-2)
@@ -155,7 +155,7 @@ def test_adagrad(dtype):
     )
     total = case.zeros("total")
     for of in total:
-        of += 0.2
+        of.fill(0.2)
 
     def step(params, grads, n):
         optim.adagrad(params, grads, total, step=n, **how)
