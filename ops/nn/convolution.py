@@ -17,6 +17,7 @@ from tensorlang.ops.tensors import (
     Shape,
     TensorOperator,
     call,
+    tensor_algorithm,
     tensor_operator,
 )
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from tensorlang.workload import Workload
 
 _HERE: Final = "tensorlang.ops.nn.convolution_definitions"
+_FLAT: Final = "tensorlang.ops.nn.flat_convolution"
 _IMAGES: Final[dict[int, tuple[int, ...]]] = {1: (4096,), 2: (58, 58), 3: (16, 30, 30)}
 
 
@@ -73,6 +75,7 @@ def _operator(
         attributes=attributes,
         aliases=(id.removeprefix("nn."),),
         scheduled_as="conv",
+        prefers=None if suffix else _prefers,
     )
 
 
@@ -90,6 +93,17 @@ def _tolerated(id: str, tolerance: Any) -> None:
         raise ArgumentError(
             f"{id}: tolerance is None or a relative error from 0, not {tolerance!r}"
         )
+
+
+def _flattened(workload: Workload) -> bool:
+    """Whether the channels come first, and are not each for itself."""
+    letters = str(workload.named["layout"])
+    x, w = workload.shapes[:2]
+    return letters[1] == "C" and len(letters) > 2 and len(w) >= len(letters) and bool(x)
+
+
+def _prefers(workload: Workload) -> str:
+    return "flat" if _flattened(workload) else "direct"
 
 
 def _convolution(rank: int) -> TensorOperator:
@@ -145,6 +159,7 @@ def _convolution(rank: int) -> TensorOperator:
         return call(made, arrays, given, (), target, out)
 
     made = conv
+    tensor_algorithm(made, "flat", f"{_FLAT}:conv", _flattened)
     return made
 
 

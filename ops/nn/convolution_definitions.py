@@ -8,7 +8,7 @@ channels: `(n, groups, *spatial)` and `(groups, *window)`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -58,7 +58,7 @@ def conv(
     frame = Layout(layout)
     image = _framed(x, frame, padding)
     sums = _products(image, w, frame, _Steps(stride, dilation), name="sums")
-    return _finished(sums, b, frame, activation, x.dtype)
+    return finished(sums, b, frame, activation, x.dtype)
 
 
 def conv_transposed(
@@ -80,7 +80,7 @@ def conv_transposed(
     """
     frame = Layout(layout)
     sums = _transposed(x, w, frame, stride, padding, dilation, size)
-    return _finished(sums, b, frame, activation, x.dtype)
+    return finished(sums, b, frame, activation, x.dtype)
 
 
 def conv_grad_data(
@@ -96,7 +96,7 @@ def conv_grad_data(
     """The gradient of the images: the transposed convolution of `dy`."""
     frame = Layout(layout)
     sums = _transposed(dy, w, frame, stride, padding, dilation, size)
-    return _finished(sums, None, frame, None, dy.dtype, name="dx")
+    return finished(sums, None, frame, None, dy.dtype, name="dx")
 
 
 def conv_grad_weight(
@@ -131,7 +131,7 @@ def conv_transposed_grad(
     frame, steps = Layout(layout), _Steps(stride, dilation)
     image = _framed(dy, frame, padding)
     sums = _products(image, w, frame, steps, name="sums")
-    dx = _finished(sums, None, frame, None, dy.dtype, name="dx")
+    dx = finished(sums, None, frame, None, dy.dtype, name="dx")
     window = numbers(w.shape[len(w.shape) - frame.rank :])
     depthwise = len(w.shape) == frame.rank + 1
     dw = _weights(x, image, frame, steps, window, depthwise=depthwise)
@@ -302,28 +302,43 @@ def _bias(dy: Tensor, frame: Layout) -> Tensor:
     return _narrowed(sums, dy.dtype, names)
 
 
-def _finished(  # noqa: PLR0917 - what a layer ends in
+def finished(
     sums: Tensor,
     b: Tensor | None,
     frame: Layout,
     activation: str | None,
     dtype: DType,
+    *,
     name: str = "y",
+    placed: Callable[[Indices], Indices] | None = None,
+    shape: Sequence[Any] = (),
 ) -> Tensor:
-    """Bias and activation, rounded once to the type of the result."""
-    _, made, _ = frame.parts(sums.shape)
+    """Bias and activation, rounded once to the type of the result.
+
+    Args:
+        sums: What has been added up.
+        b: The bias.
+        frame: How results lie.
+        activation: The activation's name.
+        dtype: The type of the result.
+        name: The result's name.
+        placed: Where the sum of a result is, if not in its own place.
+        shape: The result's shape, if not that of the sums.
+    """
+    shape = shape or sums.shape
+    _, made, _ = frame.parts(shape)
     names = frame.names(*(("g", "o") if len(made) == 2 else ("o",)))
-    if b is None and activation is None:
+    if b is None and activation is None and placed is None:
         return _narrowed(sums, dtype, names, name)
 
     def element(indices: Indices) -> Expr:
         _, own, _ = frame.parts(indices)
-        value = sums[indices]
+        value = sums[placed(indices) if placed else indices]
         shifted = value if b is None else value + wide(b[own])
         return stored(_activated(shifted, activation), dtype)
 
-    made_up: Tensor = staged(sums.shape, names, element, name)
-    return made_up
+    result: Tensor = staged(shape, names, element, name)
+    return result
 
 
 def _activated(value: Expr, activation: str | None) -> Expr:

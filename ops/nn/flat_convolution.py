@@ -1,0 +1,196 @@
+"""A convolution over flattened images: each output row goes on where the last ended.
+
+The padded image lies in one row, `pitch` elements from line to line, and so do the
+sums, junk between the lines included: then the sums at `q` need the image at `q`, a
+fixed offset for each element of the window further, and vectors of them go on across
+the ends of lines. With a stride, the image is dealt out by `pixel % stride` first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from tensorlang.ir import as_expr, reduce_axis, select
+from tensorlang.ir import sum as total
+from tensorlang.ir.nodes import binary
+from tensorlang.ops.assembling import NARROW, wide
+from tensorlang.ops.nn.convolution_definitions import finished
+from tensorlang.ops.nn.images import SPATIAL, Layout, numbers, staged
+
+if TYPE_CHECKING:
+    from tensorlang.ir.frontend import Tensor
+    from tensorlang.ir.nodes import Expr
+
+Indices = tuple[Any, ...]
+_SLACK: Final = 64  # elements past the end that a register tile may read
+_TAPS: Final = ("kz", "ky", "kx")
+
+
+@dataclass(frozen=True, slots=True)
+class _Flat:
+    """Sizes of a flattened image.
+
+    Attributes:
+        size: Extents of the image.
+        low: Padding before it.
+        stride: The step from window to window.
+        dilation: The step within a window.
+        results: Extents of the result.
+        extents: Extents of each part of the padded image that is dealt out.
+    """
+
+    size: tuple[int, ...]
+    low: tuple[int, ...]
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
+    results: tuple[int, ...]
+    extents: tuple[int, ...]
+
+    @property
+    def pitch(self) -> tuple[int, ...]:
+        """Elements from one line, or plane, to the next."""
+        return tuple(math.prod(self.extents[at + 1 :]) for at in range(len(self.size)))
+
+    @property
+    def length(self) -> int:
+        """Elements of all sums: up to the end of the last line."""
+        return self.results[0] * self.pitch[0]
+
+    def offset(self, tap: Sequence[Any]) -> Any:
+        """How far on an element of the window is."""
+        places = [
+            k * apart // step * pitch
+            for k, apart, step, pitch in zip(
+                tap, self.dilation, self.stride, self.pitch, strict=True
+            )
+        ]
+        return sum(places[1:], places[0])
+
+    def phases(self, tap: Sequence[Any]) -> Indices:
+        """The part of the image that an element of the window is in."""
+        return tuple(
+            k * apart % step
+            for k, apart, step in zip(tap, self.dilation, self.stride, strict=True)
+        )
+
+
+def conv(
+    x: Tensor,
+    w: Tensor,
+    b: Tensor | None = None,
+    *,
+    stride: tuple[int, ...],
+    padding: tuple[int, ...],
+    dilation: tuple[int, ...],
+    layout: str,
+    activation: str | None,
+) -> Tensor:
+    """As `convolution_definitions.conv`, of images whose channels come first."""
+    frame = Layout(layout)
+    window = numbers(w.shape[len(w.shape) - frame.rank :])
+    n, _, spatial = frame.parts(x.shape)
+    flat = _flat(numbers(spatial), window, stride, padding, dilation)
+    pixels = len(window) == 1 and set(window + stride) == {1} and not any(padding)
+    if pixels and x.dtype.name not in NARROW:
+        sums = _sums(x, _widened(w), flat, frame, dealt=False)
+    else:
+        sums = _sums(_image(x, flat, frame, window), _widened(w), flat, frame)
+    if pixels and b is None and activation is None and x.dtype == sums.dtype:
+        return sums
+
+    def placed(at: Indices) -> Indices:
+        batch, own, place = frame.parts(at)
+        steps = [p * pitch for p, pitch in zip(place, flat.pitch, strict=True)]
+        return (*batch, *own, sum(steps[1:], steps[0]))
+
+    shape = (*n, *_made(w, frame), *flat.results)
+    return finished(sums, b, frame, activation, x.dtype, placed=placed, shape=shape)
+
+
+def _flat(
+    size: tuple[int, ...],
+    window: tuple[int, ...],
+    stride: tuple[int, ...],
+    padding: tuple[int, ...],
+    dilation: tuple[int, ...],
+) -> _Flat:
+    low, high = padding[::2], padding[1::2]
+    padded = [n + a + b for n, a, b in zip(size, low, high, strict=True)]
+    reach = [(k - 1) * d + 1 for k, d in zip(window, dilation, strict=True)]
+    results = [
+        (have - far) // step + 1
+        for have, far, step in zip(padded, reach, stride, strict=True)
+    ]
+    extents = [
+        max(-(-have // step), n)
+        for have, step, n in zip(padded, stride, results, strict=True)
+    ]
+    return _Flat(size, low, stride, dilation, tuple(results), tuple(extents))
+
+
+def _made(w: Tensor, frame: Layout) -> tuple[Expr, ...]:
+    """The extents of groups and outputs."""
+    return w.shape[: len(w.shape) - frame.rank - 1]
+
+
+def _widened(w: Tensor) -> Tensor:
+    """Weights in the type that is computed in."""
+    if w.dtype.name not in NARROW:
+        return w
+    names = [f"k{at}" for at in range(len(w.shape))]
+    made: Tensor = staged(w.shape, names, lambda at: wide(w[at]), "wide")
+    return made
+
+
+def _image(x: Tensor, flat: _Flat, frame: Layout, window: tuple[int, ...]) -> Tensor:
+    """The padded image, dealt out and in one row."""
+    n, channels, _ = frame.parts(x.shape)
+    reach = flat.offset([k - 1 for k in window])
+    line = flat.extents[-1]
+    row = -(-(flat.length + reach + _SLACK) // line) * line
+    cut = 1 + len(channels)
+
+    def element(at: Indices) -> Expr:
+        outer, phases, q = at[:cut], at[cut:-1], at[-1]
+        places, inside = [], as_expr(True)
+        for d, (size, low) in enumerate(zip(flat.size, flat.low, strict=True)):
+            line = q // flat.pitch[d] if flat.pitch[d] > 1 else q
+            line = line % flat.extents[d] if d else line
+            place = line * flat.stride[d] + phases[d] - low
+            inside = inside & (place >= 0) & (place < size)
+            most = binary("min", place, as_expr(size - 1))
+            places.append(binary("max", most, as_expr(0)))
+        value = wide(x[(*outer, *places)])
+        return select(inside, value, as_expr(0.0).cast(value.dtype))
+
+    names = ["b", *("g", "c")[2 - len(channels) :]]
+    names += [f"r{name}" for name in SPATIAL[3 - frame.rank :]] + ["q"]
+    made: Tensor = staged((*n, *channels, *flat.stride, row), names, element, "flat")
+    return made
+
+
+def _sums(
+    image: Tensor, w: Tensor, flat: _Flat, frame: Layout, *, dealt: bool = True
+) -> Tensor:
+    """The sums of products, junk between the lines included."""
+    cut = len(w.shape) - frame.rank - 1
+    names = _TAPS[3 - frame.rank :]
+    c = reduce_axis(w.shape[cut], "c")
+    taps = [
+        reduce_axis(k, name) for k, name in zip(w.shape[cut + 1 :], names, strict=True)
+    ]
+
+    def element(at: Indices) -> Any:
+        batch, own, q = at[0], at[1:-1], at[-1]
+        tap = [k.var for k in taps]
+        phases = flat.phases(tap) if dealt else ()
+        read = image[(batch, *own[:-1], c.var, *phases, q + flat.offset(tap))]
+        return total(read * w[(*own, c.var, *tap)], (c, *taps))
+
+    shape = (image.shape[0], *_made(w, frame), flat.length)
+    named = ("b", *("g", "o")[2 - cut :], "q")
+    sums: Tensor = staged(shape, named, element, "sums")
+    return sums

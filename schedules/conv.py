@@ -1,0 +1,368 @@
+"""Convolutions over flattened images: register tiles of outputs by vectors of pixels.
+
+for unit in parallel(batch * lines // R * outputs // rows):
+    sums = alloc(f32[rows, R * pitch])
+    for q_0 in range(...):
+        acc = alloc(f32[rows, vectors * lanes], scope="register")
+        for c, ky, kx in range(...):
+            for o in unrolled(rows):
+                for v in unrolled(vectors):
+                    for lane in vectorized(lanes): acc[...] += image[...] * w[...]
+    y[...] = sums[...]          # the lines without what is between them
+
+No weight is packed: each output of a tile reads its own row of weights from one end to
+the other, and each weight is broadcast to a few vectors of pixels.
+
+Georganas et al., "Anatomy of high-performance deep learning convolutions on SIMD
+architectures", 2018.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Final
+
+from tensorlang.ir.nodes import Binary, Const, Let, Load, Var
+from tensorlang.ir.visit import blocks, walk
+from tensorlang.schedules.cutting import cut_at, extent, shared
+from tensorlang.scheduling import Knobs, Schedule, schedule
+from tensorlang.scheduling.linear import linear
+from tensorlang.scheduling.tree import block_of, constant, find_block, find_buffer
+
+_MOST_ROWS: Final = 14
+_VECTORS: Final = (1, 2, 3, 4, 5, 6, 8)
+_ENOUGH_UNITS: Final = 8
+_SCRATCH: Final = 40 << 10  # bytes of sums that a thread works on
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Sizes of a register tile."""
+
+    rows: int
+    vectors: int
+    lanes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What there is to be cut.
+
+    Attributes:
+        outputs: Output channels of a group.
+        lines: Lines of the result.
+        pitch: Elements from line to line in the sums.
+        last: Elements of a line that are results.
+        steps: Products of one sum.
+    """
+
+    outputs: int
+    lines: int
+    pitch: int
+    last: int
+    steps: int
+
+    def span(self, lines: int) -> int:
+        """Elements from the first to the last result of so many lines."""
+        return (lines - 1) * self.pitch + self.last
+
+
+def step_cost(rows: int, vectors: int) -> float:
+    """Half cycles of one step of a tile's reduction.
+
+    Two products a cycle, eight of them on their way; two loads a cycle, and those of
+    the image cross cache lines.
+    """
+    if not vectors:
+        return 0.0
+    loads = rows + 2 * vectors
+    return max(rows * vectors, 8, loads) + loads / 16
+
+
+def tile_cost(span: int, tile: Tile, steps: int) -> float:
+    """Half cycles for all tiles over so many elements, writing them back included."""
+    whole, rest = divmod(-(-span // tile.lanes), tile.vectors)
+    cost = whole * step_cost(tile.rows, tile.vectors) + step_cost(tile.rows, rest)
+    return cost * steps + 6 * tile.rows * -(-span // tile.lanes)
+
+
+def choose(work: Work, lanes: int, registers: int, units: int) -> tuple[Tile, int]:
+    """The cheapest tile, and how many lines a thread takes at once.
+
+    Args:
+        work: What there is to do.
+        lanes: Elements of a vector register.
+        registers: Vector registers.
+        units: How many units of work there are besides lines and outputs.
+    """
+    tiles = [
+        Tile(rows, vectors, lanes)
+        for rows in range(1, _MOST_ROWS + 1)
+        for vectors in _VECTORS
+        if work.outputs % rows == 0 and (rows + 1) * vectors + 2 <= registers
+    ]
+    cuts = [n for n in range(1, work.lines + 1) if work.lines % n == 0]
+
+    def cost(choice: tuple[Tile, int]) -> tuple[float, int]:
+        tile, lines = choice
+        chunks = work.lines // lines
+        span = work.span(lines)
+        count = chunks * (work.outputs // tile.rows)
+        few = 1.0 if count * units >= _ENOUGH_UNITS else 1.1
+        large = 1.05 if 4 * tile.rows * span > _SCRATCH else 1.0
+        each = tile_cost(span, tile, work.steps) + 200
+        return count * each * few * large, -lines
+
+    return min(((tile, lines) for tile in tiles for lines in cuts), key=cost)
+
+
+@schedule("conv", algorithm="flat")
+def flat(s: Schedule, knobs: Knobs) -> None:
+    """Outputs by flattened pixels, in register tiles."""
+    names = [block.name for block in blocks(s.function)]
+    if "wide" in names:
+        shared(s, s.loops("wide")[:1])
+    if "flat" in names:
+        _image(s)
+    results = [name for name in names if name not in ("wide", "flat", "sums")]
+    if results:
+        _lines(s, results[0], knobs, padded="flat" in names)
+    else:
+        _pixels(s, knobs)
+
+
+def _width(s: Schedule) -> tuple[int, int]:
+    """Lanes of a vector register, and how many registers there are."""
+    block = block_of(find_block(s.function, "sums"))
+    wide = max(n.buffer.dtype.bits for n in walk(block) if isinstance(n, Load))
+    if s.target is None:
+        return 512 // wide, 32
+    return s.target.lanes(wide), s.target.vector_registers
+
+
+def _extents(s: Schedule, loops: Sequence[str]) -> list[int]:
+    """The extents of loops; 1 for a symbolic one."""
+    return [extent(s, loop) or 1 for loop in loops]
+
+
+# ---------------------------------------------------------------------- image
+
+
+def _image(s: Schedule) -> None:
+    """The copy of the image: columns that are inside of it in vectors, untested."""
+    lanes, _ = _width(s)
+    *outer, row = s.loops("flat")
+    line, low, size = _line(s)
+    step = extent(s, outer[-1]) or 1
+    first, last = -(-low // step), (low + size - step) // step + 1
+    if line and last - first >= lanes // 4:
+        _, column = s.split(row, [None, line])
+        part = cut_at(s, "flat", column, first)[1] if first else "flat"
+        if last < line:
+            cut_at(s, part, s.loops(part)[-1], last - first)
+        _columns(s, part, lanes, step)
+    shared(s, outer[:2])
+
+
+def _line(s: Schedule) -> tuple[int, int, int]:
+    """Of the image: elements of a line of the copy, padding before it, columns.
+
+    The copy's place in the image is its last let: `q % line * step + phase - low`.
+    """
+    block = block_of(find_block(s.function, "flat"))
+    (x,) = {n.buffer for n in walk(block) if isinstance(n, Load)}
+    place = [n for n in walk(block) if isinstance(n, Let)][-1].value
+    found = [
+        int(n.b.value)
+        for n in walk(place)
+        if isinstance(n, Binary) and n.op == "floormod" and isinstance(n.b, Const)
+    ]
+    line = found[0] if found else extent(s, s.loops("flat")[-1]) or 0
+    return line, -linear(place).constant, constant(x.shape[-1]) or 0
+
+
+def _columns(s: Schedule, block: str, lanes: int, step: int) -> None:
+    """Whole vectors, and a shorter one; with a stride, all phases from one load."""
+    loop = s.loops(block)[-1]
+    length = extent(s, loop) or 1
+    whole = length // lanes * lanes
+    parts = cut_at(s, block, loop, whole) if 0 < whole < length else [block]
+    for part in parts:
+        loop = s.loops(part)[-1]
+        _, lane = s.split(loop, [None, min(lanes, extent(s, loop) or 1)])
+        s.vectorize(lane)
+    del step
+
+
+# ----------------------------------------------------------------------- sums
+
+
+def _chosen(s: Schedule, knobs: Knobs, work: Work, units: int) -> tuple[Tile, int]:
+    """The tile and the lines of a unit: knobs, whose defaults are the cheapest."""
+    lanes, registers = _width(s)
+    tile, lines = choose(work, lanes, registers, units)
+    rows = [n for n in range(1, _MOST_ROWS + 1) if work.outputs % n == 0]
+    rows = knobs.choice("rows", rows, default=tile.rows)
+    vectors = knobs.choice("vectors", _VECTORS, default=tile.vectors)
+    cuts = [n for n in range(1, work.lines + 1) if work.lines % n == 0]
+    lines = knobs.choice("lines", cuts, default=lines)
+    return Tile(rows, vectors, lanes), lines
+
+
+def _lines(s: Schedule, result: str, knobs: Knobs, *, padded: bool) -> None:
+    """Units of some outputs by some lines: sums, and then the results among them."""
+    _, *inner = s.loops("sums")
+    rank = len(_taps(s))
+    outer = s.loops(result)[:-rank]
+    place = s.loops(result)[-rank:]
+    batch, *groups, output = outer
+    pitch, lines = _pitch(s, result, place), extent(s, place[0]) or 1
+    rest = _extents(s, place[1:])
+    last = sum((n - 1) * p for n, p in zip(rest, pitch[1:], strict=True)) + 1
+    steps = prod(_extents(s, inner[-rank - 1 :]))
+    work = Work(extent(s, output) or 1, lines, pitch[0], last, steps)
+    units = prod(_extents(s, groups))
+    tile, lines = _chosen(s, knobs, work, units)
+    some, one = s.split(output, [None, tile.rows])
+    several, line = s.split(place[0], [None, lines])
+    s.reorder(batch, *groups, some, several, one, line, *place[1:])
+    s.compute_at("sums", several)
+    _tiles(s, tile, work.span(lines), padded=padded)
+    _written(s, result, tile.lanes)
+    shared(s, [batch, *groups, some, several])
+
+
+def _taps(s: Schedule) -> tuple[str, ...]:
+    """The loops over a window."""
+    block = block_of(find_block(s.function, "sums"))
+    folded = {a.value for a in block.axes if a.kind == "reduction"}
+    names = [v.name for v in folded if isinstance(v, Var)]
+    return tuple(loop for loop in s.loops("sums") if loop in names)[1:]
+
+
+def _pitch(s: Schedule, result: str, place: Sequence[str]) -> list[int]:
+    """Elements of the sums from one result to the next along each dimension."""
+    block = block_of(find_block(s.function, result))
+    load = next(
+        n for n in walk(block) if isinstance(n, Load) and n.buffer.name == "sums"
+    )
+    steps = dict(linear(load.indices[-1]).terms)
+    axes = {a.value.name: a.var for a in block.axes if isinstance(a.value, Var)}
+    return [steps[axes[loop]] if loop in axes else 1 for loop in place]
+
+
+def _pixels(s: Schedule, knobs: Knobs) -> None:
+    """Single pixels, which nothing stands between: sums are the results."""
+    batch, *groups, output, q, channel, tap = s.loops("sums")
+    length, steps = extent(s, q) or 1, extent(s, channel) or 1
+    work = Work(extent(s, output) or 1, 1, length, length, steps)
+    tile, _ = _chosen(s, knobs, work, _ENOUGH_UNITS)
+    some, one = s.split(output, [None, tile.rows])
+    s.reorder(batch, *groups, some, one, q, channel, tap)
+    _tiles(s, tile, length, padded=False, around=[batch, *groups, some])
+
+
+def _tiles(
+    s: Schedule,
+    tile: Tile,
+    span: int,
+    *,
+    padded: bool,
+    around: Sequence[str] = (),
+) -> None:
+    """Register tiles over so many elements: whole ones, and smaller ones behind.
+
+    What is left reads past the end of the elements where the image is padded; where it
+    is not, the last tile has shorter vectors.
+    """
+    whole = span // (tile.vectors * tile.lanes) * tile.vectors * tile.lanes
+    vectors = (span - whole) // tile.lanes
+    left = span - whole - vectors * tile.lanes
+    sizes = [(whole, tile.vectors, tile.lanes)]
+    if padded:
+        sizes.append((span - whole, vectors + (left > 0), tile.lanes))
+    else:
+        sizes += [(vectors * tile.lanes, vectors, tile.lanes), (left, 1, left)]
+    sizes = [size for size in sizes if size[0]]
+    parts = ["sums"]
+    for length, _, _ in sizes[:-1]:
+        parts[-1:] = _cut(s, parts[-1], length, apart=bool(around))
+    for part, (_, count, lanes) in zip(parts, sizes, strict=True):
+        made = _tile(s, part, Tile(tile.rows, count, lanes))
+        if around:
+            loops = s.loops(part)
+            shared(s, [*loops[: len(around)], made])
+
+
+def _cut(s: Schedule, block: str, at: int, *, apart: bool) -> list[str]:
+    """Cut a nest along its pixels: that loop goes out for a while.
+
+    Out of all others where the parts are to be apart, else of the one over outputs.
+    """
+    loops, place = s.loops(block), _place(s, block)
+    first = 0 if apart else place - 1
+    q = loops[place]
+    s.reorder(q, *loops[first:place], *loops[place + 1 :])
+    parts = cut_at(s, block, q, at)
+    for part in parts:
+        moved = s.loops(part)
+        s.reorder(*moved[first + 1 : place + 1], moved[first])
+    return parts
+
+
+def _place(s: Schedule, block: str) -> int:
+    """How many loops are around the one over pixels."""
+    return len(s.loops(block)) - len(_folded(s, block)) - 1
+
+
+def _folded(s: Schedule, block: str) -> tuple[str, ...]:
+    found = block_of(find_block(s.function, block))
+    values = [a.value for a in found.axes if a.kind == "reduction"]
+    names = {v.name for v in values if isinstance(v, Var)}
+    return tuple(loop for loop in s.loops(block) if loop in names)
+
+
+def _tile(s: Schedule, block: str, tile: Tile) -> str:
+    """One kind of tile; returns the loop over all of its kind."""
+    place = _place(s, block)
+    loops = s.loops(block)
+    output, q, folded = loops[place - 1], loops[place], loops[place + 1 :]
+    around, vector, lane = s.split(q, [None, tile.vectors, tile.lanes])
+    s.reorder(around, *folded, output, vector, lane)
+    write, registers = s.cache_write(block, "sums", "register", at=around)
+    dims = len(find_buffer(s.function, registers).shape)
+    given = [f"d{n}" for n in range(dims)]
+    row = f"{given[-2]} * {tile.vectors * tile.lanes} + {given[-1]}"
+    laid = ", ".join([*given[:-2], row])
+    s.transform_layout(registers, f"lambda {', '.join(given)}: ({laid})")
+    for loop in (*folded[-1:], output, vector):
+        s.unroll(loop)
+    s.vectorize(lane)
+    _write_back(s, write, around, tile.lanes)
+    return around
+
+
+def _write_back(s: Schedule, write: str, at: str, lanes: int) -> None:
+    """The tile's own loops, written out: it has to stay in registers."""
+    loops = s.loops(write)
+    inside = loops[loops.index(at) + 1 :]
+    for loop in inside[:-1]:
+        s.unroll(loop)
+    for loop in inside[-1:]:
+        vector, lane = s.split(loop, [None, lanes])
+        s.unroll(vector)
+        s.vectorize(lane)
+
+
+def _written(s: Schedule, result: str, lanes: int) -> None:
+    """The results of a line, in vectors."""
+    loop = s.loops(result)[-1]
+    length = extent(s, loop) or 1
+    whole = length // lanes * lanes
+    parts = cut_at(s, result, loop, whole) if 0 < whole < length else [result]
+    for part in parts:
+        loop = s.loops(part)[-1]
+        _, lane = s.split(loop, [None, min(lanes, extent(s, loop) or 1)])
+        s.vectorize(lane)
