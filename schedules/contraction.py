@@ -19,6 +19,7 @@ from typing import Final
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.nodes import Load
 from tensorlang.ir.visit import free_vars
+from tensorlang.schedules import dot_pairs
 from tensorlang.schedules.cutting import (
     cut,
     cut_unknown,
@@ -57,10 +58,22 @@ def tiles(plan: Plan) -> None:
     tile = plan.tile(extent_of(row), extent_of(column))
     folded = tuple(loop.var.name for loop in stage.driven("reduction"))
     axes = _Axes(row.var.name, column.var.name, folded)
+    if dot_pairs.possible(s, stage, tile) and tried(s, _by_pairs, s, stage, axes, tile):
+        return
     _pack(s, stage, tile)
     for tall, rows in _cut_rows(s, stage.name, axes.row, tile.rows):
         for part in _cut_columns(s, tall, axes.column, tile):
             _tile(s, part, stage, axes, replace(tile, rows=rows))
+
+
+def _by_pairs(s: Schedule, stage: Stage, axes: _Axes, tile: Tile) -> None:
+    """All tiles by the processor's dot products of bf16 pairs."""
+    instruction = dot_pairs.pack(s, stage)
+    names = axes.row, axes.column, axes.folded[0]
+    for tall, rows in _cut_rows(s, stage.name, axes.row, tile.rows):
+        for part in cut(s, tall, axes.column, tile.vectors * tile.lanes):
+            how = replace(tile, rows=rows)
+            dot_pairs.tile(s, part, stage, names, how, instruction)
 
 
 def _cut_rows(s: Schedule, block: str, row: str, rows: int) -> list[tuple[str, int]]:

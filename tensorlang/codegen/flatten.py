@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from tensorlang.codegen.folding import add, make, mul, product
 from tensorlang.errors import CodegenError
+from tensorlang.ir.lanewise import as_ramp
 from tensorlang.ir.nodes import (
     Alloc,
     AtomicUpdate,
@@ -134,7 +135,7 @@ def offset(buffer: Buffer, indices: tuple[Expr, ...], shape: tuple[Expr, ...]) -
     position: Expr = as_expr(0)
     for index, extent in zip(indices, shape, strict=True):
         position = add(*same_lanes(mul(*same_lanes(position, extent)), index))
-    return position
+    return as_ramp(position) if buffer.layout is not None else position
 
 
 def _mapped(result: Expr, values: dict[Var, Expr]) -> Expr:

@@ -25,7 +25,7 @@ from tensorlang.ir.nodes import (
     Var,
     seq,
 )
-from tensorlang.ir.visit import rebuild
+from tensorlang.ir.visit import rebuild, walk
 
 
 def unroll(function: Function, names: Names) -> Function:
@@ -51,11 +51,14 @@ def unroll(function: Function, names: Names) -> Function:
 
 
 def _copy(body: Stmt, var: Var, number: int, names: Names) -> Stmt:
-    """The body for one value, under new names for what it leaves in its `Seq`."""
+    """The body for one value, under new names for all that it names.
+
+    Also for what stands inside of conditions: one that turns out to hold is gone later.
+    """
     variables: dict[Var, Expr] = {var: Const(number, var.dtype)}
     buffers: dict[Buffer, Buffer] = {}
     if number:
-        for stmt in body.stmts if isinstance(body, Seq) else (body,):
+        for stmt in walk(body):
             if isinstance(stmt, Let):
                 renamed = names.var(stmt.var.name, stmt.var.dtype)
                 variables[stmt.var] = renamed

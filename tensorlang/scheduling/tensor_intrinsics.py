@@ -21,7 +21,7 @@ from tensorlang.ir.nodes import (
     Load,
     Ramp,
     Shuffle,
-    Stmt,
+    Splat,
     Store,
     Var,
     seq,
@@ -59,20 +59,28 @@ def _fma(lanes: int, dtype: str) -> Callable[[str], TensorIntrinsic]:
     return make
 
 
-def _dot_bf16(name: str) -> TensorIntrinsic:
-    """`c[l] += a[0]*b[0, l] + a[1]*b[1, l]`; `b` lies in pairs, (k // 2, l, k % 2)."""
-    head = f"def {name}(c: InOut[f32[16]], a: bf16[2], b: bf16[2, 16]):\n"
-    meaning = """
+def _dot_bf16(shape: str, place: str, lanes: str) -> Callable[[str], TensorIntrinsic]:
+    """`c[l] += a[0]*b[0, l] + a[1]*b[1, l]`; `b` lies in pairs, (k // 2, l, k % 2).
+
+    Args:
+        shape: Of `b` in the function: `2, 16`, or `16, 2` for a transposed one.
+        place: How the meaning indexes it.
+        lanes: How the 32 lanes of a load do.
+    """
+
+    def make(name: str) -> TensorIntrinsic:
+        head = f"def {name}(c: InOut[f32[16]], a: bf16[2], b: bf16[{shape}]):\n"
+        meaning = f"""
     for l in range(16):
         for p in range(2):
             with block("dot", vl=spatial(16, l), vp=reduction(2, p)):
                 with init():
                     pass
-                reduce(sum, c[vl], cast(f32, a[vp]) * cast(f32, b[vp, vl]))
+                reduce(sum, c[vl], cast(f32, a[vp]) * cast(f32, b[{place}]))
 """
-    even, odd = (", ".join(map(str, range(first, 32, 2))) for first in (0, 1))
-    vectors = f"""
-    w: bf16x32 = b[ramp(0, 1, 32) % splat(2, 32), ramp(0, 1, 32) // splat(2, 32)]
+        even, odd = (", ".join(map(str, range(first, 32, 2))) for first in (0, 1))
+        vectors = f"""
+    w: bf16x32 = b[{lanes}]
     c[ramp(0, 1, 16)] = dpbf16ps(
         c[ramp(0, 1, 16)],
         splat(a[0], 16),
@@ -81,8 +89,14 @@ def _dot_bf16(name: str) -> TensorIntrinsic:
         shuffle((w,), ({odd})),
     )
 """
-    made = parse(head + meaning), parse(head + vectors)
-    return TensorIntrinsic(name, *made, features=("avx512_bf16",))
+        made = parse(head + meaning), parse(head + vectors)
+        return TensorIntrinsic(name, *made, features=("avx512_bf16",))
+
+    return make
+
+
+_COLUMN: Final = "ramp(0, 1, 32) // splat(2, 32)"
+_OF_PAIR: Final = "ramp(0, 1, 32) % splat(2, 32)"
 
 
 def _transpose(size: int, dtype: str) -> Callable[[str], TensorIntrinsic]:
@@ -96,29 +110,55 @@ def {name}(a: {dtype}[{size}, {size}], b: Out[{dtype}[{size}, {size}]]):
             with block("transpose", vi=spatial({size}, i), vj=spatial({size}, j)):
                 b[vj, vi] = a[vi, vj]
 """)
-        body = _butterfly(meaning, size, as_dtype(dtype))
+        lets, rows = _butterfly(meaning, size, as_dtype(dtype))
+        lanes = Ramp(Const(0, i64), Const(1, i64), size)
+        stores = [
+            Store(meaning.buffers[1], (Const(i, i64), lanes), row)
+            for i, row in enumerate(rows)
+        ]
+        body = seq(*lets, *stores)
         done = Function(name, meaning.params, meaning.scalars, body)
         return TensorIntrinsic(name, meaning, done)
 
     return make
 
 
-def _copy_by_columns(size: int, dtype: str) -> Callable[[str], TensorIntrinsic]:
+def _copy_by_columns(
+    size: int, dtype: str, group: int = 1
+) -> Callable[[str], TensorIntrinsic]:
     """`b[i, j] = a[i, j]`, read by rows and written by columns, transposed between.
 
     For packing: where the layout of `b` runs along its first index, both sides move
-    whole vectors.
+    whole vectors. A `group` of columns stays together: pairs for a dot product.
     """
 
     def make(name: str) -> TensorIntrinsic:
+        columns = size * group
         meaning = parse(f"""
-def {name}(a: {dtype}[{size}, {size}], b: Out[{dtype}[{size}, {size}]]):
+def {name}(a: {dtype}[{size}, {columns}], b: Out[{dtype}[{size}, {columns}]]):
     for i in range({size}):
-        for j in range({size}):
-            with block("copy", vi=spatial({size}, i), vj=spatial({size}, j)):
+        for j in range({columns}):
+            with block("copy", vi=spatial({size}, i), vj=spatial({columns}, j)):
                 b[vi, vj] = a[vi, vj]
 """)
-        body = _butterfly(meaning, size, as_dtype(dtype), columns=True)
+        lets, rows = _butterfly(meaning, size, as_dtype(dtype), group)
+        lanes = Ramp(Const(0, i64), Const(1, i64), columns)
+        wide = Const(group, i64)
+        stores = [
+            Store(
+                meaning.buffers[1],
+                (lanes, Const(i, i64))
+                if group == 1
+                else (
+                    lanes // Splat(wide, columns),
+                    Splat(Const(i * group, i64), columns)
+                    + lanes % Splat(wide, columns),
+                ),
+                row,
+            )
+            for i, row in enumerate(rows)
+        ]
+        body = seq(*lets, *stores)
         done = Function(name, meaning.params, meaning.scalars, body)
         return TensorIntrinsic(name, meaning, done)
 
@@ -126,38 +166,36 @@ def {name}(a: {dtype}[{size}, {size}], b: Out[{dtype}[{size}, {size}]]):
 
 
 def _butterfly(
-    func: Function, size: int, dtype: DType, *, columns: bool = False
-) -> Stmt:
-    """Exchange bit after bit of row number and lane number, then store the vectors.
+    func: Function, size: int, dtype: DType, group: int = 1
+) -> tuple[list[Let], list[Expr]]:
+    """The columns of the first buffer as vectors: row and lane numbers exchanged.
 
-    Each vector goes to a row of the second buffer, or with `columns` to a column.
+    Bit after bit, with `group` neighbouring elements as one.
     """
-    a, b = func.buffers
-    lanes = Ramp(Const(0, i64), Const(1, i64), size)
+    a = func.buffers[0]
+    lanes = Ramp(Const(0, i64), Const(1, i64), size * group)
     lets = []
 
     def named(name: str, value: Expr) -> Expr:
-        var = Var(name, dtype.vector(size))
+        var = Var(name, dtype.vector(size * group))
         lets.append(Let(var, value))
         return var
+
+    def taken(places: list[int]) -> tuple[int, ...]:
+        return tuple(place * group + n for place in places for n in range(group))
 
     rows = [named(f"r{i}", Load(a, (Const(i, i64), lanes))) for i in range(size)]
     bit = 1
     while bit < size:
-        low = tuple(x if not x & bit else size + (x ^ bit) for x in range(size))
-        high = tuple(size + x if x & bit else x | bit for x in range(size))
+        low = taken([x if not x & bit else size + (x ^ bit) for x in range(size)])
+        high = taken([size + x if x & bit else x | bit for x in range(size)])
         for i in range(size):
             if not i & bit:
                 pair = rows[i], rows[i | bit]
                 rows[i] = named(f"s{bit}_{i}", Shuffle(pair, low))
                 rows[i | bit] = named(f"s{bit}_{i | bit}", Shuffle(pair, high))
         bit *= 2
-    places = ((Const(i, i64), lanes) for i in range(size))
-    stores = (
-        Store(b, place[::-1] if columns else place, row)
-        for place, row in zip(places, rows, strict=True)
-    )
-    return seq(*lets, *stores)
+    return lets, rows
 
 
 _TABLE: Final[dict[str, Callable[[str], TensorIntrinsic]]] = {
@@ -165,11 +203,13 @@ _TABLE: Final[dict[str, Callable[[str], TensorIntrinsic]]] = {
     "fma_8xf32": _fma(8, "f32"),
     "fma_8xf64": _fma(8, "f64"),
     "fma_4xf64": _fma(4, "f64"),
-    "dpbf16_16xf32": _dot_bf16,
+    "dpbf16_16xf32": _dot_bf16("2, 16", "vp, vl", f"{_OF_PAIR}, {_COLUMN}"),
+    "dpbf16_rows_16xf32": _dot_bf16("16, 2", "vl, vp", f"{_COLUMN}, {_OF_PAIR}"),
     "transpose_16x16xf32": _transpose(16, "f32"),
     "transpose_8x8xf32": _transpose(8, "f32"),
     "copy_by_columns_16x16xf32": _copy_by_columns(16, "f32"),
     "copy_by_columns_8x8xf32": _copy_by_columns(8, "f32"),
+    "copy_pairs_16x32xbf16": _copy_by_columns(16, "bf16", group=2),
 }
 NAMES: Final = tuple(_TABLE)
 

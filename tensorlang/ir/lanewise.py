@@ -1,0 +1,53 @@
+"""A vector of indices seen lane by lane: is it a ramp after all?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tensorlang.ir.affine import add, poly
+from tensorlang.ir.dtypes import i64
+from tensorlang.ir.nodes import Binary, Const, Expr, Ramp, Splat, as_expr
+from tensorlang.ir.simplify import simplify
+from tensorlang.ir.visit import rebuild
+
+
+def as_ramp(expr: Expr) -> Expr:
+    """The vector as a ramp or splat, where its lanes climb evenly; else as it is.
+
+    Divisions of ramps are only solved here: `(4 * n + ramp(0, 1, 8) // 2) // 4` is
+    `splat(n)`, which no rule on whole vectors sees.
+    """
+    lanes = expr.dtype.lanes
+    if lanes == 1 or expr.dtype.scalar != i64 or isinstance(expr, (Ramp, Splat)):
+        return expr
+    values = [simplify(_lane(expr, lane)) for lane in range(lanes)]
+    first = poly(values[0])
+    step = add(poly(values[1]), first, -1)
+    if any(key for key in step):
+        return expr
+    stride = step.get((), 0)
+    for lane, value in enumerate(values):
+        rest = add(poly(value), first, -1)
+        if any(key for key in rest) or rest.get((), 0) != stride * lane:
+            return expr
+    return Ramp(values[0], as_expr(stride), lanes)
+
+
+def _lane(expr: Expr, lane: int) -> Expr:
+    """One lane of a vector of ramps, splats, constants and arithmetic on them."""
+    match expr:
+        case Splat(value=value):
+            return value
+        case Ramp(base=base, stride=stride):
+            return base + stride * Const(lane, i64)
+        case Binary():
+            return Binary(
+                expr.op, _lane(expr.a, lane), _lane(expr.b, lane), expr.contract
+            )
+    if expr.dtype.lanes == 1:
+        return expr
+
+    def child(node: Any) -> Any:
+        return _lane(node, lane) if isinstance(node, Expr) else node
+
+    return rebuild(expr, child)
