@@ -24,8 +24,9 @@ from dataclasses import dataclass
 from math import prod
 from typing import Final
 
+from tensorlang.ir.dtypes import i64
 from tensorlang.ir.nodes import Binary, Const, Let, Load, Var
-from tensorlang.ir.visit import blocks, walk
+from tensorlang.ir.visit import blocks, free_vars, walk
 from tensorlang.schedules.cutting import cut_at, extent, shared
 from tensorlang.scheduling import Knobs, Schedule, schedule
 from tensorlang.scheduling.linear import linear
@@ -63,6 +64,12 @@ class Work:
     pitch: int
     last: int
     steps: int
+
+    @property
+    def cuts(self) -> list[int]:
+        """Numbers of lines that divide all of them, of more than one element."""
+        divisors = [n for n in range(1, self.lines + 1) if self.lines % n == 0]
+        return [n for n in divisors if self.span(n) > 1] or divisors
 
     def span(self, lines: int) -> int:
         """Elements from the first to the last result of so many lines."""
@@ -103,7 +110,7 @@ def choose(work: Work, lanes: int, registers: int, units: int) -> tuple[Tile, in
         for vectors in _VECTORS
         if work.outputs % rows == 0 and (rows + 1) * vectors + 2 <= registers
     ]
-    cuts = [n for n in range(1, work.lines + 1) if work.lines % n == 0]
+    cuts = work.cuts
 
     def cost(choice: tuple[Tile, int]) -> tuple[float, int]:
         tile, lines = choice
@@ -133,7 +140,7 @@ def flat(s: Schedule, knobs: Knobs) -> None:
         _pixels(s, knobs)
 
 
-def _width(s: Schedule) -> tuple[int, int]:
+def width(s: Schedule) -> tuple[int, int]:
     """Lanes of a vector register, and how many registers there are."""
     block = block_of(find_block(s.function, "sums"))
     wide = max(n.buffer.dtype.bits for n in walk(block) if isinstance(n, Load))
@@ -151,49 +158,55 @@ def _extents(s: Schedule, loops: Sequence[str]) -> list[int]:
 
 
 def _image(s: Schedule) -> None:
-    """The copy of the image: columns that are inside of it in vectors, untested."""
-    lanes, _ = _width(s)
+    """The copy of the image, dealt out and in one row."""
+    lanes, _ = width(s)
     *outer, row = s.loops("flat")
-    line, low, size = _line(s)
-    step = extent(s, outer[-1]) or 1
-    first, last = -(-low // step), (low + size - step) // step + 1
-    if line and last - first >= lanes // 4:
-        _, column = s.split(row, [None, line])
-        part = cut_at(s, "flat", column, first)[1] if first else "flat"
-        if last < line:
-            cut_at(s, part, s.loops(part)[-1], last - first)
-        _columns(s, part, lanes, step)
+    vector_image(s, "flat", lanes, row=row, step=extent(s, outer[-1]) or 1)
     shared(s, outer[:2])
 
 
-def _line(s: Schedule) -> tuple[int, int, int]:
-    """Of the image: elements of a line of the copy, padding before it, columns.
+def vector_image(
+    s: Schedule, block: str, lanes: int, *, row: str = "", step: int = 1
+) -> None:
+    """The copy of a padded image: columns inside of it in vectors, untested.
+
+    Args:
+        s: The schedule.
+        block: The copying block.
+        lanes: Elements of a vector.
+        row: The loop over all elements, where lines lie in one row.
+        step: The step from one copied column of the image to the next.
+    """
+    line, low, size = _line(s, block)
+    first, last = -(-low // step), (low + size - step) // step + 1
+    column = s.split(row, [None, line])[1] if row and line else s.loops(block)[-1]
+    length = extent(s, column) or 0
+    last = min(last, length)
+    if last - first < lanes // 4:
+        return
+    part = cut_at(s, block, column, first)[1] if first else block
+    if last < length:
+        cut_at(s, part, s.loops(part)[-1], last - first)
+    vector_lines(s, part, lanes)
+
+
+def _line(s: Schedule, name: str) -> tuple[int, int, int]:
+    """Of an image: elements of a line of the copy, padding before it, columns.
 
     The copy's place in the image is its last let: `q % line * step + phase - low`.
     """
-    block = block_of(find_block(s.function, "flat"))
+    block = block_of(find_block(s.function, name))
     (x,) = {n.buffer for n in walk(block) if isinstance(n, Load)}
-    place = [n for n in walk(block) if isinstance(n, Let)][-1].value
+    column = block.axes[-1].var
+    lets = [n.value for n in walk(block) if isinstance(n, Let) and n.var.dtype == i64]
+    place = [value for value in (column, *lets) if column in free_vars(value)][-1]
     found = [
         int(n.b.value)
         for n in walk(place)
         if isinstance(n, Binary) and n.op == "floormod" and isinstance(n.b, Const)
     ]
-    line = found[0] if found else extent(s, s.loops("flat")[-1]) or 0
+    line = found[0] if found else extent(s, s.loops(name)[-1]) or 0
     return line, -linear(place).constant, constant(x.shape[-1]) or 0
-
-
-def _columns(s: Schedule, block: str, lanes: int, step: int) -> None:
-    """Whole vectors, and a shorter one; with a stride, all phases from one load."""
-    loop = s.loops(block)[-1]
-    length = extent(s, loop) or 1
-    whole = length // lanes * lanes
-    parts = cut_at(s, block, loop, whole) if 0 < whole < length else [block]
-    for part in parts:
-        loop = s.loops(part)[-1]
-        _, lane = s.split(loop, [None, min(lanes, extent(s, loop) or 1)])
-        s.vectorize(lane)
-    del step
 
 
 # ----------------------------------------------------------------------- sums
@@ -201,13 +214,12 @@ def _columns(s: Schedule, block: str, lanes: int, step: int) -> None:
 
 def _chosen(s: Schedule, knobs: Knobs, work: Work, units: int) -> tuple[Tile, int]:
     """The tile and the lines of a unit: knobs, whose defaults are the cheapest."""
-    lanes, registers = _width(s)
+    lanes, registers = width(s)
     tile, lines = choose(work, lanes, registers, units)
     rows = [n for n in range(1, _MOST_ROWS + 1) if work.outputs % n == 0]
     rows = knobs.choice("rows", rows, default=tile.rows)
     vectors = knobs.choice("vectors", _VECTORS, default=tile.vectors)
-    cuts = [n for n in range(1, work.lines + 1) if work.lines % n == 0]
-    lines = knobs.choice("lines", cuts, default=lines)
+    lines = knobs.choice("lines", work.cuts, default=lines)
     return Tile(rows, vectors, lanes), lines
 
 
@@ -230,7 +242,7 @@ def _lines(s: Schedule, result: str, knobs: Knobs, *, padded: bool) -> None:
     s.reorder(batch, *groups, some, several, one, line, *place[1:])
     s.compute_at("sums", several)
     _tiles(s, tile, work.span(lines), padded=padded)
-    _written(s, result, tile.lanes)
+    vector_lines(s, result, tile.lanes)
     shared(s, [batch, *groups, some, several])
 
 
@@ -286,23 +298,26 @@ def _tiles(
     else:
         sizes += [(vectors * tile.lanes, vectors, tile.lanes), (left, 1, left)]
     sizes = [size for size in sizes if size[0]]
+    tall = tile.rows > 1 or bool(around)  # else there is no loop over outputs
     parts = ["sums"]
     for length, _, _ in sizes[:-1]:
-        parts[-1:] = _cut(s, parts[-1], length, apart=bool(around))
+        parts[-1:] = _cut(s, parts[-1], length, apart=bool(around), tall=tall)
     for part, (_, count, lanes) in zip(parts, sizes, strict=True):
-        made = _tile(s, part, Tile(tile.rows, count, lanes))
+        made = _tile(s, part, Tile(tile.rows, count, lanes), tall=tall)
         if around:
             loops = s.loops(part)
             shared(s, [*loops[: len(around)], made])
 
 
-def _cut(s: Schedule, block: str, at: int, *, apart: bool) -> list[str]:
+def _cut(s: Schedule, block: str, at: int, *, apart: bool, tall: bool) -> list[str]:
     """Cut a nest along its pixels: that loop goes out for a while.
 
     Out of all others where the parts are to be apart, else of the one over outputs.
     """
     loops, place = s.loops(block), _place(s, block)
-    first = 0 if apart else place - 1
+    first = 0 if apart else place - int(tall)
+    if first == place:
+        return cut_at(s, block, loops[place], at)
     q = loops[place]
     s.reorder(q, *loops[first:place], *loops[place + 1 :])
     parts = cut_at(s, block, q, at)
@@ -324,27 +339,28 @@ def _folded(s: Schedule, block: str) -> tuple[str, ...]:
     return tuple(loop for loop in s.loops(block) if loop in names)
 
 
-def _tile(s: Schedule, block: str, tile: Tile) -> str:
+def _tile(s: Schedule, block: str, tile: Tile, *, tall: bool) -> str:
     """One kind of tile; returns the loop over all of its kind."""
     place = _place(s, block)
     loops = s.loops(block)
-    output, q, folded = loops[place - 1], loops[place], loops[place + 1 :]
+    outputs = loops[place - 1 : place] if tall else ()
+    q, folded = loops[place], loops[place + 1 :]
     around, vector, lane = s.split(q, [None, tile.vectors, tile.lanes])
-    s.reorder(around, *folded, output, vector, lane)
+    s.reorder(around, *folded, *outputs, vector, lane)
     write, registers = s.cache_write(block, "sums", "register", at=around)
     dims = len(find_buffer(s.function, registers).shape)
     given = [f"d{n}" for n in range(dims)]
     row = f"{given[-2]} * {tile.vectors * tile.lanes} + {given[-1]}"
     laid = ", ".join([*given[:-2], row])
     s.transform_layout(registers, f"lambda {', '.join(given)}: ({laid})")
-    for loop in (*folded[-1:], output, vector):
+    for loop in (*folded[-1:], *outputs, vector):
         s.unroll(loop)
     s.vectorize(lane)
-    _write_back(s, write, around, tile.lanes)
+    write_back(s, write, around, tile.lanes)
     return around
 
 
-def _write_back(s: Schedule, write: str, at: str, lanes: int) -> None:
+def write_back(s: Schedule, write: str, at: str, lanes: int) -> None:
     """The tile's own loops, written out: it has to stay in registers."""
     loops = s.loops(write)
     inside = loops[loops.index(at) + 1 :]
@@ -356,7 +372,7 @@ def _write_back(s: Schedule, write: str, at: str, lanes: int) -> None:
         s.vectorize(lane)
 
 
-def _written(s: Schedule, result: str, lanes: int) -> None:
+def vector_lines(s: Schedule, result: str, lanes: int) -> None:
     """The results of a line, in vectors."""
     loop = s.loops(result)[-1]
     length = extent(s, loop) or 1

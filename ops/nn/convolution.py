@@ -5,13 +5,14 @@ Dumoulin and Visin, "A guide to convolution arithmetic for deep learning", 2016.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from tensorlang.errors import ArgumentError
 from tensorlang.ops.nn import convolution_plans as plans
-from tensorlang.ops.nn.windows import LAYOUTS, hashable
+from tensorlang.ops.nn.windows import LAYOUTS, hashable, windows
 from tensorlang.ops.tensors import (
     Names,
     Shape,
@@ -96,13 +97,31 @@ def _tolerated(id: str, tolerance: Any) -> None:
 
 
 def _flattened(workload: Workload) -> bool:
-    """Whether the channels come first, and are not each for itself."""
+    """Whether the channels come first, and outputs read several of them."""
     letters = str(workload.named["layout"])
-    x, w = workload.shapes[:2]
-    return letters[1] == "C" and len(letters) > 2 and len(w) >= len(letters) and bool(x)
+    own = len(workload.shapes[1]) - len(letters) + 2
+    return letters[1] == "C" and len(letters) > 2 and own > 1 and _several(workload)
+
+
+def _several(workload: Workload) -> bool:
+    """Whether there is more than one pixel in a result."""
+    given = workload.named
+    size, window = workload.shapes[0], workload.shapes[1]
+    rank = len(str(given["layout"])) - 2
+    slid = windows("nn.conv", window[len(window) - rank :], given)
+    return math.prod(slid.outputs("nn.conv", size[len(size) - rank :])) > 1
+
+
+def _depthwise(workload: Workload) -> bool:
+    """Whether the channels come first, and each output reads one."""
+    letters = str(workload.named["layout"])
+    own = len(workload.shapes[1]) - len(letters) + 2
+    return letters[1] == "C" and len(letters) > 2 and own == 1 and _several(workload)
 
 
 def _prefers(workload: Workload) -> str:
+    if _depthwise(workload):
+        return "depthwise"
     return "flat" if _flattened(workload) else "direct"
 
 
@@ -160,6 +179,7 @@ def _convolution(rank: int) -> TensorOperator:
 
     made = conv
     tensor_algorithm(made, "flat", f"{_FLAT}:conv", _flattened)
+    tensor_algorithm(made, "depthwise", f"{_HERE}:conv", _depthwise)
     return made
 
 
