@@ -30,6 +30,7 @@ from tensorlang.ops.math.comparison import (
     logical_or,
     not_equal,
 )
+from tensorlang.ops.math.matmul import matmul, matmul_grad
 from tensorlang.ops.math.selection import where, where_grad
 from tensorlang.ops.math.unary import (
     abs,
@@ -105,6 +106,8 @@ __all__ = [
     "logical_and",
     "logical_not",
     "logical_or",
+    "matmul",
+    "matmul_grad",
     "maximum",
     "maximum_grad",
     "minimum",

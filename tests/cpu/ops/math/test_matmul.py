@@ -1,0 +1,81 @@
+"""Matrix products and their gradients against NumPy in float64."""
+
+import numpy as np
+import pytest
+
+from tensorlang.errors import DTypeError, ShapeError
+from tensorlang.ops.math import matmul, matmul_grad
+
+SHAPES = [
+    ((5, 7), (7, 9)),
+    ((3, 5, 7), (7, 9)),
+    ((2, 3, 20, 17), (2, 3, 17, 33)),
+    ((4, 24, 32), (1, 32, 48)),
+    ((20, 16), (3, 16, 8)),
+    ((0, 3), (3, 4)),
+]
+
+
+def drawn(*shape, seed=0):
+    return np.random.default_rng((seed, *shape)).standard_normal(shape, np.float32)
+
+
+def turned(x, really):
+    return np.ascontiguousarray(np.swapaxes(x, -1, -2)) if really else x
+
+
+def summed_to(gradient, shape):
+    """The gradient of a broadcast array."""
+    gradient = gradient.sum(tuple(range(gradient.ndim - len(shape))))
+    ones = tuple(n for n, size in enumerate(shape) if size == 1)
+    return gradient.sum(ones, keepdims=True)
+
+
+@pytest.mark.parametrize(("a", "b"), SHAPES)
+@pytest.mark.parametrize("transpose_a", [False, True])
+@pytest.mark.parametrize("transpose_b", [False, True])
+def test_products_and_gradients(a, b, transpose_a, transpose_b):
+    x, y = drawn(*a), drawn(*b, seed=1)
+    how = {"transpose_a": transpose_a, "transpose_b": transpose_b}
+    given = turned(x, transpose_a), turned(y, transpose_b)
+    expected = np.matmul(x.astype(float), y.astype(float))
+    close = {"rtol": 1e-4, "atol": 1e-4}
+    np.testing.assert_allclose(matmul(*given, **how), expected, **close)
+    dy = drawn(*expected.shape, seed=2)
+    da, db = matmul_grad(dy, *given, **how)
+    wanted = summed_to(np.matmul(dy.astype(float), np.swapaxes(y, -1, -2)), a)
+    np.testing.assert_allclose(turned(da, transpose_a), wanted, **close)
+    wanted = summed_to(np.matmul(np.swapaxes(x, -1, -2).astype(float), dy), b)
+    np.testing.assert_allclose(turned(db, transpose_b), wanted, **close)
+
+
+def test_strided_inputs():
+    x, y = drawn(6, 20)[:, ::2], drawn(8, 10).T
+    np.testing.assert_allclose(matmul(x, y), x @ y, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "match"),
+    [
+        (lambda: matmul(drawn(3, 4), drawn(5, 6)), ShapeError, "4 columns meet 5 rows"),
+        (lambda: matmul(drawn(3), drawn(3, 4)), ShapeError, "2 dimensions or more"),
+        (
+            lambda: matmul(drawn(2, 3, 4), drawn(3, 4, 5)),
+            ShapeError,
+            "do not broadcast",
+        ),
+        (
+            lambda: matmul(drawn(3, 4), drawn(4, 5).astype(float)),
+            DTypeError,
+            "one element type",
+        ),
+        (
+            lambda: matmul_grad(drawn(3, 3), drawn(3, 4), drawn(4, 5)),
+            ShapeError,
+            r"dy has shape \(3, 3\)",
+        ),
+    ],
+)
+def test_bad_calls_get_a_sentence(call, error, match):
+    with pytest.raises(error, match=match):
+        call()

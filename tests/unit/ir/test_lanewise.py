@@ -1,0 +1,42 @@
+"""Vectors of indices that are ramps after all."""
+
+from __future__ import annotations
+
+import pytest
+
+from tensorlang.ir.dtypes import i64
+from tensorlang.ir.lanewise import as_ramp
+from tensorlang.ir.nodes import Const, Expr, Ramp, Splat, Var, as_expr
+
+N = Var("n", i64)
+
+
+def line(lanes: int) -> Ramp:
+    return Ramp(Const(0, i64), Const(1, i64), lanes)
+
+
+def every(value: Expr | int, lanes: int) -> Splat:
+    return Splat(as_expr(value), lanes)
+
+
+@pytest.mark.parametrize(
+    ("vector", "expected"),
+    [
+        ((every(N * 4, 8) + line(8) // every(2, 8)) // every(4, 8), (N, 0)),
+        (
+            line(32) // every(2, 32) * every(2, 32) + line(32) % every(2, 32),
+            (as_expr(0), 1),
+        ),
+        (every(N, 4) + line(4) * every(3, 4), (N, 3)),
+    ],
+)
+def test_lanes_that_climb_evenly(vector: Expr, expected: tuple[Expr, int]) -> None:
+    base, stride = expected
+    assert as_ramp(vector) == Ramp(base, as_expr(stride), vector.dtype.lanes)
+
+
+@pytest.mark.parametrize(
+    "vector", [line(8) // every(2, 8), line(8) * line(8), every(N, 8) % line(8)]
+)
+def test_others_stay(vector: Expr) -> None:
+    assert as_ramp(vector) is vector
