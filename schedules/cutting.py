@@ -84,12 +84,16 @@ def shared(s: Schedule, names: Sequence[str]) -> None:
         s.parallel(whole)
 
 
-def in_lanes(s: Schedule, loop: For, lanes: int) -> None:
-    """A loop in vectors, with its tail, if there is one, apart and masked."""
+def in_lanes(s: Schedule, loop: For, lanes: int, rest: int | None = None) -> None:
+    """A loop in vectors, with its tail, if there is one, apart and masked.
+
+    The tail's vectors have `rest` lanes: of a short row, whole registers without a lane
+    to use would cost as much as those with some.
+    """
     name, length = loop.var.name, extent_of(loop)
     lanes = lanes if length is None else max(min(lanes, length), 1)
     whole = whole_steps(loop.extent, lanes)
-    parts = (name,) if whole == loop.extent else s.partition(name, whole)
-    for part in parts:
-        _, lane = s.split(part, [None, lanes])
+    main, *tails = (name,) if whole == loop.extent else s.partition(name, whole)
+    for part, wide in [(main, lanes), *((tail, rest or lanes) for tail in tails)]:
+        _, lane = s.split(part, [None, min(wide, lanes)])
         s.vectorize(lane)

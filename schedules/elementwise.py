@@ -22,25 +22,24 @@ def flat(plan: Plan) -> None:
     if plan.threads:
         stream(plan.s, loop, how)
     else:
-        in_lanes(plan.s, loop_named(plan.s, loop), how.lanes)
+        in_lanes(plan.s, loop_named(plan.s, loop), how.lanes, plan.width)
 
 
 def long_rows(plan: Plan) -> None:
     """The innermost loop streamed, inside of few others."""
     *outer, inner = plan.stage.loops
     around = [extent_of(loop) for loop in outer]
-    how = plan.stream()
     if not plan.threads or not all(n is not None and n <= _FEW_ROWS for n in around):
         raise ScheduleError("the loops around are long enough to be shared")
-    stream(plan.s, inner.var.name, how)
+    stream(plan.s, inner.var.name, plan.stream())
 
 
 def vector_rows(plan: Plan) -> None:
-    """Rows to threads, the innermost loop to vectors."""
+    """Rows to threads, the innermost loop to vectors: few lanes go over short rows."""
     *outer, inner = plan.stage.loops
-    lanes = plan.stream().lanes
+    lanes = plan.stream(registers=1).lanes
     rows = fused(plan.s, [loop.var.name for loop in outer]) if outer else ""
-    in_lanes(plan.s, inner, lanes)
+    in_lanes(plan.s, inner, lanes, plan.width)
     if rows and plan.threads:
         plan.s.parallel(rows)
 

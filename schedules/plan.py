@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from tensorlang.schedules.stages import Stage
+from tensorlang.schedules.stages import Stage, has_long_chains
 from tensorlang.schedules.streaming import Stream, stream_knobs
 from tensorlang.scheduling import Knobs, Schedule
 
@@ -40,6 +40,9 @@ class Plan:
         """Lanes of one vector register of the stage's widest elements."""
         touched = [load.buffer for load in self.stage.loads]
         bits = max(buffer.dtype.bits for buffer in (*self.stage.outputs, *touched))
+        return self._lanes(bits)
+
+    def _lanes(self, bits: int) -> int:
         return self.s.target.lanes(bits) if self.s.target else 512 // max(bits, 8)
 
     @property
@@ -47,9 +50,15 @@ class Plan:
         """Whether there is enough to do for more than one thread."""
         return self.stage.work is None or self.stage.work >= _WORTH_THREADS
 
-    def stream(self) -> Stream:
-        """The knobs of an elementwise stage: two registers side by side."""
-        return stream_knobs(self.knobs, lanes=2 * self.width)
+    def stream(self, registers: int = 2) -> Stream:
+        """The knobs of an elementwise stage: some registers side by side.
+
+        Four, of what is computed in, where a chain of dependent steps is to be hidden.
+        """
+        lanes = registers * self.width
+        if has_long_chains(self.stage):
+            lanes = max(lanes, 4 * min(self.width, self._lanes(32)))
+        return stream_knobs(self.knobs, lanes=lanes)
 
     def partials(self) -> int:
         """The knob of a reduction: partial results that hide an addition's latency."""

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
+from tensorlang.ir.intrinsics import INTRINSICS
 from tensorlang.ir.nodes import (
     Binary,
     Block,
@@ -197,4 +198,12 @@ def is_cheap(block: Block) -> bool:
     nodes = list(walk(block.body))
     return sum(isinstance(n, (Binary, Call)) for n in nodes) <= 3 and not any(
         isinstance(n, Call) or (isinstance(n, Binary) and n.op == "div") for n in nodes
+    )
+
+
+def has_long_chains(stage: Stage) -> bool:
+    """Whether a value takes mathematics that is expanded into many dependent steps."""
+    return any(
+        isinstance(n, Call) and INTRINSICS[n.name].expands
+        for n in walk(stage.block.body)
     )
