@@ -15,7 +15,7 @@ import numpy as np
 
 from tensorlang.ops.elementwise import elementwise
 from tensorlang.ops.gradients import gradient
-from tensorlang.ops.operands import ALL_ARRAYS, mixed
+from tensorlang.ops.operands import ALL_ARRAYS, SECOND_IS_NUMBER, mixed
 from tensorlang.ops.tensors import FLOATS, TensorOperator, call
 
 if TYPE_CHECKING:
@@ -116,8 +116,11 @@ def binary(
     """An operator of two operands that broadcast; one of them may be a number."""
 
     def front(a: Any, b: Any, *, target: Any = None, out: Any = None) -> Launch:
-        if type(a) is np.ndarray is type(b):
-            return call(made, (a, b), ALL_ARRAYS, (), target, out)
+        if type(a) is np.ndarray:
+            if type(b) is np.ndarray:
+                return call(made, (a, b), ALL_ARRAYS, (), target, out)
+            if type(b) is float and a.dtype.kind == "f":
+                return call(made, (a,), SECOND_IS_NUMBER, (b,), target, out)
         return mixed(made, (a, b), target, out)
 
     doc = _BINARY.format(says=says, kind=_KINDS[allowed])

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 PYTHON: Final = (float, int, bool)
 _NONE: Final[Mapping[str, Any]] = {}
 ALL_ARRAYS: Final[dict[str, Any]] = {NUMBERS: ()}
+SECOND_IS_NUMBER: Final[dict[str, Any]] = {NUMBERS: (1,)}
 
 
 def mixed(  # noqa: PLR0917 - as `call`
@@ -46,16 +47,23 @@ def mixed(  # noqa: PLR0917 - as `call`
     Raises:
         ShapeError, DTypeError, ArgumentError: an argument does not fit.
     """
-    at = tuple([n for n, value in enumerate(operands) if type(value) in PYTHON])
+    at, arrays, plain = [], [], True
+    for n, value in enumerate(operands):
+        kind = type(value)
+        if kind in PYTHON:
+            at.append(n)
+        else:
+            arrays.append(value)
+            plain = plain and kind is np.ndarray
     if not at:
         return call(op, operands, ALL_ARRAYS | attributes, scalars, target, out)
-    arrays = [value for value in operands if type(value) not in PYTHON]
-    own(*arrays)
+    if not plain:
+        own(*arrays)
     if not arrays:
         raise ArgumentError(f"{op.id}: one of the operands has to be an array")
-    kind, name = type_of(op.id, arrays[-1])
-    numbers = tuple([_fitted(op.id, operands[n], kind, name) for n in at])
-    given = {NUMBERS: at, **attributes}
+    beside = type_of(op.id, arrays[-1])
+    numbers = tuple([_fitted(op.id, operands[n], *beside) for n in at])
+    given = {NUMBERS: tuple(at), **attributes}
     return call(op, arrays, given, (*numbers, *scalars), target, out)
 
 
@@ -83,6 +91,8 @@ def _fitted(id: str, value: Any, kind: str, name: str) -> Any:
         DTypeError: the type does not hold such numbers.
     """
     if kind == "float":
+        if type(value) is float:
+            return value
         try:
             return float(value)
         except OverflowError:
