@@ -8,7 +8,7 @@ from tensorlang.ir.affine import add, poly
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.nodes import Binary, Const, Expr, Ramp, Splat, as_expr
 from tensorlang.ir.simplify import simplify
-from tensorlang.ir.visit import rebuild
+from tensorlang.ir.visit import rebuild, walk
 
 
 def as_ramp(expr: Expr) -> Expr:
@@ -18,7 +18,7 @@ def as_ramp(expr: Expr) -> Expr:
     `splat(n)`, which no rule on whole vectors sees.
     """
     lanes = expr.dtype.lanes
-    if lanes == 1 or expr.dtype.scalar != i64 or isinstance(expr, (Ramp, Splat)):
+    if lanes == 1 or expr.dtype.scalar != i64 or not any(map(_unsolved, walk(expr))):
         return expr
     values = [simplify(_lane(expr, lane)) for lane in range(lanes)]
     first = poly(values[0])
@@ -31,6 +31,12 @@ def as_ramp(expr: Expr) -> Expr:
         if any(key for key in rest) or rest.get((), 0) != stride * lane:
             return expr
     return Ramp(values[0], as_expr(stride), lanes)
+
+
+def _unsolved(node: Any) -> bool:
+    """Whether this is a division of a vector that is neither a ramp nor a splat."""
+    divides = isinstance(node, Binary) and node.op in ("floordiv", "floormod")
+    return divides and node.dtype.lanes > 1 and not isinstance(node.a, (Ramp, Splat))
 
 
 def _lane(expr: Expr, lane: int) -> Expr:

@@ -24,10 +24,12 @@ def every(value: Expr | int, lanes: int) -> Splat:
     [
         ((every(N * 4, 8) + line(8) // every(2, 8)) // every(4, 8), (N, 0)),
         (
-            line(32) // every(2, 32) * every(2, 32) + line(32) % every(2, 32),
-            (as_expr(0), 1),
+            (every(N * 16, 32) + line(32) // every(2, 32))
+            // every(16, 32)
+            * every(32, 32)
+            + line(32),
+            (N * 32, 1),
         ),
-        (every(N, 4) + line(4) * every(3, 4), (N, 3)),
     ],
 )
 def test_lanes_that_climb_evenly(vector: Expr, expected: tuple[Expr, int]) -> None:
@@ -36,7 +38,8 @@ def test_lanes_that_climb_evenly(vector: Expr, expected: tuple[Expr, int]) -> No
 
 
 @pytest.mark.parametrize(
-    "vector", [line(8) // every(2, 8), line(8) * line(8), every(N, 8) % line(8)]
+    "vector",
+    [line(8) // every(2, 8), line(8) * line(8), (line(8) + every(N, 8)) % every(3, 8)],
 )
 def test_others_stay(vector: Expr) -> None:
     assert as_ramp(vector) is vector
