@@ -140,9 +140,9 @@ def flat(s: Schedule, knobs: Knobs) -> None:
         _pixels(s, knobs)
 
 
-def width(s: Schedule) -> tuple[int, int]:
-    """Lanes of a vector register, and how many registers there are."""
-    block = block_of(find_block(s.function, "sums"))
+def width(s: Schedule, name: str = "sums") -> tuple[int, int]:
+    """Lanes of a register of what a block reads, and how many registers there are."""
+    block = block_of(find_block(s.function, name))
     wide = max(n.buffer.dtype.bits for n in walk(block) if isinstance(n, Load))
     if s.target is None:
         return 512 // wide, 32

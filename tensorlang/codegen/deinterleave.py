@@ -5,7 +5,13 @@
                                              v: f32x16 = shuffle((x_all,), (1, 3, ...))
 
 Only where nothing in the same sequence writes the buffer. All elements of the stretch
-were read before, so none is touched that was not.
+were read before, so none is touched that was not. What is left of stride 2 becomes two
+loads side by side, from the first element and up to the last one; what another thread
+may do to the elements between is not looked at:
+
+    u: f32x16 = x[ramp(b, 2, 16)]        ->  x_low: f32x16 = x[ramp(b, 1, 16)]
+                                             x_high: f32x16 = x[ramp(b + 15, 1, 16)]
+                                             u: f32x16 = shuffle((x_low, x_high), ...)
 """
 
 from __future__ import annotations
@@ -45,7 +51,13 @@ def deinterleave(function: Function, names: Names) -> Function:
     def visit(node: Any) -> Any:
         match node:
             case Seq():
-                return seq(*_joined([visit(stmt) for stmt in node.stmts], names))
+                parts = [
+                    stmt if isinstance(stmt, (Let, Store)) else visit(stmt)
+                    for stmt in node.stmts
+                ]
+                return seq(*_joined(parts, names))
+            case Let() | Store():
+                return seq(*_joined([node], names))
             case Stmt():
                 return rebuild(node, visit)
             case _:
@@ -57,23 +69,63 @@ def deinterleave(function: Function, names: Names) -> Function:
 def _joined(stmts: list[Stmt], names: Names) -> Iterator[Stmt]:
     """The statements, each wide load made just before its first use."""
     groups = _groups(stmts)
+    written = {buffer for stmt in stmts for buffer in writes(stmt)}
     values: dict[Load, Expr] = {}
     for stmt in stmts:
         for load in _strided_loads(stmt):
-            group = groups.get(_key(load), {})
-            if load in values or load not in group.values():
+            if load in values:
                 continue
-            var, whole = _wide(group, names)
-            yield Let(var, whole)
-            first = min(group)
-            for offset, part in group.items():
-                lanes, stride = part.dtype.lanes, len(group)
-                taken = tuple(offset - first + stride * n for n in range(lanes))
-                values[part] = Shuffle((var,), taken)
+            group = groups.get(load)
+            if group is not None:
+                var, whole = _wide(group, names)
+                yield Let(var, whole)
+                values |= _parts(group, var)
+            elif load.buffer not in written and _is_pair(load):
+                low, high = _pair(load, names)
+                yield from (Let(*low), Let(*high))
+                values[load] = _even(load, low[0], high[0])
         yield _replaced(stmt, values) if values else stmt
 
 
-def _groups(stmts: list[Stmt]) -> dict[_Key, dict[int, Load]]:
+def _parts(group: Mapping[int, Load], var: Var) -> dict[Load, Expr]:
+    """Each load of a group as elements of the wide one."""
+    first = min(group)
+    return {
+        part: Shuffle(
+            (var,),
+            tuple(offset - first + len(group) * n for n in range(part.dtype.lanes)),
+        )
+        for offset, part in group.items()
+    }
+
+
+def _is_pair(load: Load) -> bool:
+    """Whether a load of stride 2 reaches over two vectors of its own length."""
+    (index,) = load.indices
+    assert isinstance(index, Ramp)
+    assert isinstance(index.stride, Const)
+    return index.stride.value == 2 and index.lanes >= 4 and index.lanes % 2 == 0
+
+
+def _pair(load: Load, names: Names) -> tuple[tuple[Var, Load], tuple[Var, Load]]:
+    """The vectors from its first element on, and up to its last one."""
+    (index,) = load.indices
+    assert isinstance(index, Ramp)
+    made = []
+    for end, start in (("low", index.base), ("high", index.base + (index.lanes - 1))):
+        part = replace(load, indices=(Ramp(start, as_expr(1), index.lanes),))
+        made.append((names.var(f"{load.buffer.name}_{end}", part.dtype), part))
+    return made[0], made[1]
+
+
+def _even(load: Load, low: Var, high: Var) -> Expr:
+    """Every second element: of the second vector, which starts an odd one, the odd."""
+    lanes = load.dtype.lanes
+    taken = [*range(0, lanes, 2), *range(lanes + 1, 2 * lanes, 2)]
+    return Shuffle((low, high), tuple(taken))
+
+
+def _groups(stmts: list[Stmt]) -> dict[Load, dict[int, Load]]:
     """The complete groups: every offset of a stride once, side by side."""
     written = {buffer for stmt in stmts for buffer in writes(stmt)}
     found: dict[_Key, dict[int, Load]] = {}
@@ -81,11 +133,24 @@ def _groups(stmts: list[Stmt]) -> dict[_Key, dict[int, Load]]:
         for load in _strided_loads(stmt):
             if load.buffer not in written:
                 found.setdefault(_key(load), {})[_offset(load)] = load
-    return {
-        key: group
-        for key, group in found.items()
-        if len(group) == key[2] and max(group) - min(group) == key[2] - 1
-    }
+    groups: dict[Load, dict[int, Load]] = {}
+    for key, loads in found.items():
+        for run in _runs(sorted(loads), key[2]):
+            group = {offset: loads[offset] for offset in run}
+            groups |= dict.fromkeys(group.values(), group)
+    return groups
+
+
+def _runs(offsets: list[int], length: int) -> Iterator[list[int]]:
+    """The runs of so many neighbouring offsets, from the first one on."""
+    at = 0
+    while at + length <= len(offsets):
+        run = offsets[at : at + length]
+        if run[-1] - run[0] == length - 1:
+            yield run
+            at += length
+        else:
+            at += 1
 
 
 def _strided_loads(stmt: Stmt) -> Iterable[Load]:
