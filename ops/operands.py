@@ -62,7 +62,7 @@ def mixed(  # noqa: PLR0917 - as `call`
     if not arrays:
         raise ArgumentError(f"{op.id}: one of the operands has to be an array")
     beside = type_of(op.id, arrays[-1])
-    numbers = tuple([_fitted(op.id, operands[n], *beside) for n in at])
+    numbers = tuple([fitted(op.id, operands[n], *beside) for n in at])
     given = {NUMBERS: tuple(at), **attributes}
     return call(op, arrays, given, (*numbers, *scalars), target, out)
 
@@ -84,7 +84,7 @@ def _kind(dtype: np.dtype[Any]) -> tuple[str, str]:
     return found.kind, found.name
 
 
-def _fitted(id: str, value: Any, kind: str, name: str) -> Any:
+def fitted(id: str, value: Any, kind: str, name: str) -> Any:
     """The number as a kernel for arrays of a type takes it.
 
     Raises:
