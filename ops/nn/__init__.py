@@ -73,6 +73,12 @@ from tensorlang.ops.nn.pooling import (
     max_pool3d,
     max_pool3d_grad,
 )
+from tensorlang.ops.nn.softmax import (
+    log_softmax,
+    log_softmax_grad,
+    softmax,
+    softmax_grad,
+)
 
 __all__ = [
     "PackedWeight",
@@ -125,6 +131,8 @@ __all__ = [
     "global_max_pool_grad",
     "leaky_relu",
     "leaky_relu_grad",
+    "log_softmax",
+    "log_softmax_grad",
     "max_pool1d",
     "max_pool1d_grad",
     "max_pool2d",
@@ -140,6 +148,8 @@ __all__ = [
     "sigmoid_grad",
     "silu",
     "silu_grad",
+    "softmax",
+    "softmax_grad",
     "softplus",
     "softplus_grad",
     "tanh",

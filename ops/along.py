@@ -1,0 +1,64 @@
+"""Definitions along one axis: what is folded for a row, and what each element becomes.
+
+A row is whatever runs along the second dimension of an array `[m, n]` or `[m, n, i]`;
+what is folded has the shape without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from tensorlang.ir import compute, reduce_axis, reduction
+from tensorlang.ops.assembling import wide
+
+if TYPE_CHECKING:
+    from tensorlang.ir.frontend import Tensor
+    from tensorlang.ir.nodes import Expr, Reducer
+
+Index: TypeAlias = "tuple[Any, ...]"
+
+
+def row_of(at: Index) -> Index:
+    """The index of an element's row."""
+    return (at[0], *at[2:])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """An array seen along its second dimension."""
+
+    array: Tensor
+
+    def __getitem__(self, at: Index) -> Expr:
+        """An element, in the type that is computed in."""
+        return wide(self.array[at])
+
+    @property
+    def length(self) -> Expr:
+        """The number of elements in a row."""
+        return self.array.shape[1]
+
+    def fold(
+        self,
+        reducer: str | Reducer,
+        value: Callable[[Index], Expr | tuple[Expr, ...]],
+        name: str | tuple[str, ...],
+    ) -> Any:
+        """The values at all places of each row, folded: a tensor a component."""
+        axis = reduce_axis(self.length, "k")
+
+        def folded(*row: Any) -> Any:
+            return reduction(reducer, value((row[0], axis.var, *row[1:])), axis)
+
+        return compute(row_of(self.array.shape), folded, name)
+
+    def each(self, value: Callable[[Index], Any], name: str | tuple[str, ...]) -> Any:
+        """The value at each place."""
+        return compute(self.array.shape, lambda *at: value(at), name)
+
+    def row(self, value: Callable[[Index], Expr], name: str) -> Tensor:
+        """One value a row."""
+        made: Tensor = compute(row_of(self.array.shape), lambda *row: value(row), name)
+        return made

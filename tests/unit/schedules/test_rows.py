@@ -1,0 +1,41 @@
+"""The schedule of rows: text of it, and the same meaning in the interpreter."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tensorlang import targets
+from tensorlang.ir import run, show
+from tensorlang.ops import nn
+from tensorlang.schedules.rows import rows
+from tensorlang.scheduling import Knobs, Schedule
+
+TARGET = targets.Target(threads=2, vector_bits=512, vector_registers=32)
+
+
+def scheduled(op, *shapes, knobs=None, **attributes):
+    s = Schedule(op.function(op.workload(*shapes, **attributes)), TARGET)
+    rows(s, Knobs(pinned=knobs or {}))
+    return s.function
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "axis"), [("softmax_rows", (4, 100), 1), ("blocks", (4, 9, 8), 1)]
+)
+def test_softmax_text(golden, name, shape, axis):
+    del name
+    golden(show(scheduled(nn.softmax, shape, axis=axis)) + "\n")
+
+
+@pytest.mark.parametrize("lanes", [8, 16])
+@pytest.mark.parametrize("shape", [(3, 21), (2, 5), (2, 7, 18), (1, 3, 2)])
+def test_it_runs_without_a_fault(shape, lanes):
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    for op in (nn.softmax, nn.log_softmax):
+        func = scheduled(
+            op, shape, axis=1, knobs={"lanes": lanes, "partials": lanes, "block": 16}
+        )
+        out = np.zeros(shape, np.float32)
+        run(func, x, out)
+        np.testing.assert_allclose(out, op(x, 1), rtol=1e-5, atol=1e-6)
