@@ -48,7 +48,7 @@ from tensorlang.ir.nodes import (
     seq,
     splat,
 )
-from tensorlang.ir.visit import binders, free_vars, rebuild, walk
+from tensorlang.ir.visit import binders, free_vars, rebuild, replace_buffers, walk
 
 
 def reduce_lanes(function: Function, names: Names, vector_bits: int) -> Function:
@@ -64,12 +64,34 @@ class Partial:
     """A loop that folds into partial results, and what stands around it."""
 
     before: tuple[Stmt, ...]
-    loop: For
+    loop: Stmt
     after: tuple[Reduce | Let, ...]
 
     def whole(self) -> Stmt:
         """All of it in order."""
         return seq(*self.before, self.loop, *self.after)
+
+    @property
+    def parts(self) -> tuple[Buffer, ...]:
+        """The buffers of the partial results."""
+        return tuple(s.buffer for s in self.before if isinstance(s, Alloc))
+
+    def goes_on(self, last: Partial) -> bool:
+        """Whether this folds into the same results as one right before it.
+
+        So does the tail of a loop that was cut, with as many lanes or fewer.
+        """
+        own, others = _folds(self.after), _folds(last.after)
+        return own == others and all(
+            a.dtype == b.dtype and _lanes(a) <= _lanes(b)
+            for a, b in zip(self.parts, last.parts, strict=True)
+        )
+
+    def behind(self, last: Partial) -> Partial:
+        """Both, with one set of partial results and one fold of these at the end."""
+        shared = dict(zip(self.parts, last.parts, strict=True))
+        loops = seq(last.loop, replace_buffers(self.loop, shared))
+        return Partial(last.before, loops, last.after)
 
 
 @dataclass
@@ -81,14 +103,13 @@ class _LaneReductions:
         """A statement with its vectorized reductions rewritten."""
         if not isinstance(stmt, Stmt):
             return stmt
-        found = self.partial(stmt)
-        return found.whole() if isinstance(found, Partial) else found
+        return _whole(self.partial(stmt))
 
     def partial(self, stmt: Stmt) -> Stmt | Partial:
         """The statement, or its parts where an outer loop may still move in."""
         match stmt:
             case Seq():
-                return seq(*(self.visit(item) for item in stmt.stmts))
+                return seq(*(_whole(item) for item in self.sequence(stmt)))
             case For(kind="vectorized"):
                 return self.vectorized(replace(stmt, body=self.visit(stmt.body)))
             case For(kind="serial"):
@@ -101,6 +122,20 @@ class _LaneReductions:
                 return Partial(inner.before, loop, inner.after)
             case _:
                 return rebuild(stmt, self.visit)
+
+    def sequence(self, stmt: Seq) -> Iterable[Stmt | Partial]:
+        """The statements; a fold that goes on from the one before it joins that."""
+        last: Stmt | Partial | None = None
+        for item in map(self.partial, stmt.stmts):
+            match last, item:
+                case Partial(), Partial() if item.goes_on(last):
+                    last = item.behind(last)
+                    continue
+            if last is not None:
+                yield last
+            last = item
+        if last is not None:
+            yield last
 
     def vectorized(self, loop: For) -> Stmt | Partial:
         """One vectorized loop."""
@@ -226,6 +261,22 @@ class _LaneReductions:
         var = self.names.var("folded", value.dtype)
         lets.append(Let(var, value))
         return var
+
+
+def _whole(item: Stmt | Partial) -> Stmt:
+    return item.whole() if isinstance(item, Partial) else item
+
+
+def _folds(after: tuple[Reduce | Let, ...]) -> list[tuple[Any, ...]]:
+    """Where results go, and by which reducers."""
+    found = [node for node in after if isinstance(node, Reduce)]
+    return [(node.reducer, node.buffers, node.indices) for node in found]
+
+
+def _lanes(part: Buffer) -> int:
+    (extent,) = part.shape
+    assert isinstance(extent, Const)
+    return int(extent.value)
 
 
 def _half(state: Expr, start: int, width: int) -> Expr:
