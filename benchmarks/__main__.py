@@ -51,8 +51,19 @@ def main() -> None:
         found["overheads"] = overheads()
     given.out.mkdir(parents=True, exist_ok=True)
     (given.out / "cpu.json").write_text(json.dumps(found, indent=1) + "\n")
+    _draw(found, given.out)
     (given.out / "cpu.md").write_text(markdown(found))
     print(markdown(found))
+
+
+def _draw(found: dict[str, Any], folder: Path) -> None:
+    """The pictures, where matplotlib is there to draw them."""
+    from benchmarks.plots import draw
+
+    try:
+        draw(found, folder)
+    except ImportError as problem:
+        print(f"no pictures: {problem} (it is in the bench extra)", file=sys.stderr)
 
 
 def _in_process(threads: int, given: argparse.Namespace) -> dict[str, Any]:

@@ -1,27 +1,104 @@
-"""What nothing can be faster than: a kernel that only writes, launched as ours are."""
+"""What nothing can be faster than: registers full of work, memory read or written.
+
+The memory limits are kernels that do nothing else, launched as ours are.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from functools import cache
+from typing import Any, Final
 
 import numpy as np
 
-from tensorlang import build, targets
-from tensorlang.ir import Const, compute, function, size, u32
+from benchmarks.work import Limit
+from tensorlang import build, ir, targets
+from tensorlang.ir import Const, Function, compute, function, placeholder, size, u32
 from tensorlang.schedules.streaming import Stream, stream
-from tensorlang.scheduling import Schedule
+from tensorlang.scheduling import Knobs, Schedule
+from tensorlang.scheduling.registry import schedules_for
+from tensorlang.tuner.ceilings import CHAINS, LANES, Loops
 
 _STREAM: Final = Stream(lanes=64, chunk=64, nontemporal=True)
+_STEPS: Final = 400_000  # of the register loops: some milliseconds
+_loops = cache(Loops)
 
 
-def nontemporal_fill(count: int) -> Callable[[], object]:
-    """A call that writes `count` words past the caches, with all threads allowed."""
-    n = size("n")
-    seven = compute((n,), lambda *_: Const(7, u32), "filled")
-    s = Schedule(function("fill", [], [seven]), target=targets.host())
-    stream(s, s.loops("filled")[0], _STREAM)
-    s.hint("filled", "filled", "nontemporal")
-    kernel = build(s)
-    out = np.empty(count, np.uint32)
-    return lambda: kernel.launch(out)
+def multiply_adds(
+    floating: int, threads: int, floor: float | None = None, rate: int = 1
+) -> Limit:
+    """The processor's fused multiply-adds on registers; `rate` times as many."""
+    done = 2 * LANES * CHAINS * _STEPS * threads * rate
+
+    def make() -> Callable[[], object]:
+        memory = CHAINS * LANES * 4
+        return lambda: _loops().run("fma", _STEPS, threads, memory)
+
+    return Limit("FMA peak", make, floating / done, floor)
+
+
+def integer_mix(operations: int, threads: int, floor: float | None = None) -> Limit:
+    """Threefry's mix of adds, rotations and exclusive ors on registers."""
+    done = 3 * LANES * CHAINS * _STEPS * threads
+
+    def make() -> Callable[[], object]:
+        memory = CHAINS * LANES * 4
+        return lambda: _loops().run("mix", _STEPS, threads, memory)
+
+    return Limit("integer limit", make, operations / done, floor)
+
+
+def fill(count: int, floor: float | None = None) -> Limit:
+    """Writing `count` words past the caches."""
+
+    def make() -> Callable[[], object]:
+        n = size("n")
+        seven = compute((n,), lambda i: Const(7, u32), "filled")  # noqa: ARG005
+        s = Schedule(function("fill", [], [seven]), target=targets.host())
+        stream(s, s.loops("filled")[0], _STREAM)
+        s.hint("filled", "filled", "nontemporal")
+        kernel, out = build(s), np.empty(count, np.uint32)
+        return lambda: kernel.launch(out)
+
+    return Limit("fill", make, 1.0, floor)
+
+
+def read(count: int, floor: float | None = None) -> Limit:
+    """Reading `count` f32 numbers, each once."""
+
+    def make() -> Callable[[], object]:
+        n = size("n")
+        x = placeholder((n,), "f32", "x")
+        k = ir.reduce_axis(n, "k")
+        total = compute((1,), lambda i: ir.sum(x[k], k), "total")  # noqa: ARG005
+        kernel = build(_scheduled(function("read", [x], [total])))
+        given, out = np.ones(count, np.float32), np.empty(1, np.float32)
+        return lambda: kernel.launch(given, out)
+
+    return Limit("read", make, 1.0, floor)
+
+
+def update(count: int, floor: float | None = None) -> Limit:
+    """Adam's traffic without its work: four f32 arrays read, three written in place."""
+
+    def make() -> Callable[[], object]:
+        n = size("n")
+        grad = placeholder((n,), "f32", "grad")
+        held = tuple(placeholder((n,), "f32", name) for name in ("param", "m", "v"))
+
+        def body(i: Any) -> Any:
+            return tuple(x[i] + grad[i] for x in held)
+
+        new = compute((n,), body, ("next_param", "next_m", "next_v"))
+        pairs = tuple(zip(held, new, strict=True))
+        kernel = build(_scheduled(function("update", [grad], [], inplace=pairs)))
+        arrays = [np.ones(count, np.float32) for _ in range(4)]
+        return lambda: kernel.launch(*arrays)
+
+    return Limit("4-read 3-write stream", make, 1.0, floor)
+
+
+def _scheduled(func: Function) -> Schedule:
+    """The function with the generic schedule."""
+    (entry,) = schedules_for("generic", model="cpu")
+    return entry.run(func, targets.host(), Knobs())

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any, Final
 
-from benchmarks.limits import nontemporal_fill
-from benchmarks.works import Work, works
+from benchmarks import layer_works, random_works
+from benchmarks.work import Work
 from tensorlang.tuner.ceilings import Ceilings, ceilings
-from tensorlang.tuner.rounds import Timing, interleaved, paired_ratio
+from tensorlang.tuner.rounds import Ratio, Timing, interleaved, paired_ratio
 
-FILL: Final = "fill"
 _REST: Final = 0.02  # seconds: the threads of the call before have gone to sleep
+_FRESH, _INTO = "ours, fresh", "ours, into existing"
 
 
 def measure(threads: int, rounds: int, only: str = "") -> dict[str, Any]:
     """Every work with this many threads, and the machine's limits around it."""
     limits = ceilings(threads)
-    rows = [_row(work, limits, rounds) for work in works(threads) if only in work.name]
+    rows = []
+    for name, make in (*random_works.works(threads), *layer_works.works(threads)):
+        if only in name:
+            print(f"{threads} threads: {name}", file=sys.stderr)
+            rows.append({"work": name} | _row(make(), rounds))
     return {"threads": threads, "limits": _plain(limits), "rows": rows}
 
 
@@ -25,34 +30,47 @@ def _plain(limits: Ceilings) -> dict[str, float]:
     return {name: getattr(limits, name) for name in Ceilings.__slots__}
 
 
-def _row(work: Work, limits: Ceilings, rounds: int) -> dict[str, Any]:
-    calls: dict[str, Callable[[], object]] = {"ours, fresh": work.fresh}
+def _row(work: Work, rounds: int) -> dict[str, Any]:
+    calls: dict[str, Callable[[], object]] = {}
+    if work.fresh is not None:
+        calls[_FRESH] = work.fresh
     if work.into is not None:
-        calls["ours, into existing"] = work.into
+        calls[_INTO] = work.into
     missing = {}
     for peer in work.peers:
         try:
             calls[peer.name] = peer.make()
-        except ImportError as problem:
-            missing[peer.name] = str(problem)
-    calls[FILL] = nontemporal_fill(work.written // 4)
+        except (ImportError, RuntimeError, AttributeError) as problem:
+            missing[peer.name] = str(problem).splitlines()[0][:200]
+    for limit in work.limits:
+        calls[limit.name] = limit.make()
     timings = interleaved(
         calls, rounds=rounds, min_sample=0.01, warm_up=0.3, rest=_REST
     )
-    filled = timings.pop(FILL)
-    ours = timings.get("ours, into existing", timings["ours, fresh"])
-    reached = {"fill": paired_ratio(filled.samples, ours.samples).median}
-    if work.integer_operations:
-        limit = limits.integer_mix
-        reached["integer limit"] = work.integer_operations / ours.median / limit
+    ours = timings.get(_INTO) or timings[_FRESH]
     return {
-        "work": work.name,
-        "threads": work.threads,
+        "floating": work.floating,
+        "moved": work.moved,
+        "fastest": work.fastest,
         "seconds": {name: timing.median for name, timing in timings.items()},
         "spread": {name: timing.spread for name, timing in timings.items()},
         "ratios": _ratios(work, timings),
-        "reached": reached,
+        "reached": {
+            limit.name: _plain_ratio(
+                paired_ratio(timings[limit.name].samples, ours.samples), limit.share
+            )
+            | {"floor": limit.floor}
+            for limit in work.limits
+        },
         "missing": missing,
+    }
+
+
+def _plain_ratio(ratio: Ratio, scale: float = 1.0) -> dict[str, Any]:
+    return {
+        "median": ratio.median * scale,
+        "low": ratio.low * scale,
+        "high": ratio.high * scale,
     }
 
 
@@ -61,14 +79,8 @@ def _ratios(work: Work, timings: dict[str, Timing]) -> dict[str, Any]:
     for peer in work.peers:
         if peer.name not in timings:
             continue
-        like = "ours, fresh" if peer.fresh else "ours, into existing"
-        ours = timings.get(like, timings["ours, fresh"])
+        like = _FRESH if peer.fresh and _FRESH in timings else _INTO
+        ours = timings.get(like) or timings[_FRESH]
         ratio = paired_ratio(timings[peer.name].samples, ours.samples)
-        found[peer.name] = {
-            "median": ratio.median,
-            "low": ratio.low,
-            "high": ratio.high,
-            "against": like,
-            "floor": peer.floor,
-        }
+        found[peer.name] = _plain_ratio(ratio) | {"against": like, "floor": peer.floor}
     return found

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
+
+_HEAD: Final = """\
+Written by `make bench`. Random numbers are 2^24 elements unless the row says otherwise;
+times are medians, ratios are peer over ours, paired by round, with their 95 % interval.
+A peer with fresh results is compared with ours returning fresh arrays, one that writes
+into existing arrays with ours doing so. Data are warm, keys are checked. Limits are
+timed in turn with the others: loops of multiply-adds or of Threefry's operations on
+registers, kernels that only read or write memory. Before each sample there is a rest of
+20 ms, in which the threads of the call before go to sleep. "Fastest" is the fastest of
+the peers in the row."""
 
 
 def markdown(found: Mapping[str, Any]) -> str:
     """The whole page."""
-    lines = ["# CPU benchmarks", "", *_head(found["machine"]), ""]
+    machine = ", ".join(f"{name} {value}" for name, value in found["machine"].items())
+    lines = ["# CPU benchmarks", "", *_HEAD.splitlines(), "", machine, ""]
     for run in found["runs"]:
-        lines += [*_limits(run), "", *_rows(run), ""]
+        lines += [*_limits(run), "", *_rows(run), "", *_means(run), ""]
     if "overheads" in found:
         lines += ["## Overheads", "", "| what | measured |", "| --- | --- |"]
         lines += [
@@ -20,17 +32,10 @@ def markdown(found: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _head(machine: Mapping[str, str]) -> Iterator[str]:
-    yield "Written by `make bench`. 2^24 elements unless the row says otherwise; times"
-    yield "are medians, ratios are peer over ours, paired by round, with their 95 %"
-    yield "interval. A peer with fresh results is compared with ours returning fresh"
-    yield "arrays, one that writes into existing arrays with ours doing so. Data are"
-    yield "warm, keys are checked. Fractions are of limits measured in the same run:"
-    yield "the fill is a kernel that only writes as much past the caches, timed in turn"
-    yield "with the others. Before each sample there is a rest of 20 ms, in which the"
-    yield "threads of the call before go to sleep."
-    yield ""
-    yield ", ".join(f"{name} {value}" for name, value in machine.items())
+def fastest(row: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The ratio of the peer that leads least to ours; None where there is no peer."""
+    ratios = row["ratios"].values()
+    return min(ratios, key=lambda ratio: float(ratio["median"]), default=None)
 
 
 def _limits(run: Mapping[str, Any]) -> Iterator[str]:
@@ -47,25 +52,61 @@ def _limits(run: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _rows(run: Mapping[str, Any]) -> Iterator[str]:
-    heads = ["work", "ms, into existing", "ms, fresh", "of the integer limit"]
-    yield "| " + " | ".join((*heads, "of a fill", "peers")) + " |"
-    yield "| --- | --- | --- | --- | --- | --- |"
+    heads = ("work", "ms, into existing", "ms, fresh", "GFLOP/s", "of its limits")
+    yield "| " + " | ".join((*heads, "fastest", "peers")) + " |"
+    yield "| " + " | ".join("---" for _ in range(len(heads) + 2)) + " |"
     for row in run["rows"]:
-        seconds, reached = row["seconds"], row["reached"]
+        seconds = row["seconds"]
         peers = "; ".join(
             _peer(name, ratio, seconds[name]) for name, ratio in row["ratios"].items()
         )
-        peers += "".join(f"; {name} not installed" for name in row["missing"])
+        peers += "".join(f"; {name}: {why}" for name, why in row["missing"].items())
         yield " | ".join(
             (
                 f"| {row['work']}",
                 _ms(seconds.get("ours, into existing")),
-                _ms(seconds["ours, fresh"]),
-                _percent(reached.get("integer limit")),
-                _percent(reached["fill"]),
+                _ms(seconds.get("ours, fresh")),
+                _rate(row),
+                "; ".join(_share(*pair) for pair in row["reached"].items()) or "-",
+                _least(row),
                 f"{peers or '-'} |",
             )
         )
+
+
+def _means(run: Mapping[str, Any]) -> Iterator[str]:
+    """Geometric means of the fastest peer's ratios, of kinds with several rows."""
+    kinds: dict[str, list[float]] = {}
+    for row in run["rows"]:
+        least = fastest(row)
+        if least is not None and row["floating"]:
+            kinds.setdefault(row["work"].split()[0], []).append(least["median"])
+    for kind, ratios in kinds.items():
+        if len(ratios) > 1:
+            mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+            yield f"{kind}: {mean:.2f}x the fastest, geometric mean of {len(ratios)}."
+
+
+def _rate(row: Mapping[str, Any]) -> str:
+    seconds = row["seconds"]
+    ours = seconds.get("ours, into existing") or seconds.get("ours, fresh")
+    return f"{row['floating'] / ours / 1e9:.0f}" if row["floating"] else "-"
+
+
+def _share(name: str, reached: Mapping[str, Any]) -> str:
+    floor = f", floor {100 * reached['floor']:.0f} %" if reached["floor"] else ""
+    return (
+        f"{100 * reached['median']:.0f} % [{100 * reached['low']:.0f}, "
+        f"{100 * reached['high']:.0f}] of {name}{floor}"
+    )
+
+
+def _least(row: Mapping[str, Any]) -> str:
+    least = fastest(row)
+    if least is None:
+        return "-"
+    floor = f", floor {row['fastest']:g}x" if row["fastest"] else ""
+    return f"{least['median']:.2f}x [{least['low']:.2f}, {least['high']:.2f}]{floor}"
 
 
 def _peer(name: str, ratio: Mapping[str, Any], seconds: float) -> str:
@@ -78,10 +119,6 @@ def _peer(name: str, ratio: Mapping[str, Any], seconds: float) -> str:
 
 def _ms(seconds: float | None) -> str:
     return "-" if seconds is None else f"{seconds * 1e3:.2f}"
-
-
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.0f} %"
 
 
 def _quantity(name: str, value: float) -> str:

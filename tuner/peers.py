@@ -198,3 +198,13 @@ def numba_dropout(x: np.ndarray[Any, Any], rate: float, threads: int) -> Call:
 
     out = np.empty_like(x)
     return lambda: dropout(x, out, u32(0), u32(0))
+
+
+def torch_adam(n: int, threads: int) -> Call:
+    """A step of `torch.optim.Adam(fused=True)` on one tensor of n numbers."""
+    import torch
+
+    torch.set_num_threads(threads)
+    param = torch.nn.Parameter(torch.randn(n))
+    param.grad = torch.randn(n)
+    return torch.optim.Adam([param], lr=1e-3, fused=True).step

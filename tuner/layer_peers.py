@@ -1,0 +1,180 @@
+"""Layers as PyTorch, JAX and NumPy compute them, for the same arrays as ours.
+
+Each maker takes NumPy arrays and our attributes, and returns a call that does its whole
+work and gives a fresh result, or raises ImportError where its package is missing.
+"""
+
+# ruff: noqa: PLC0415 - a peer is imported only where it is asked for
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+Call: TypeAlias = Callable[[], object]
+Arrays: TypeAlias = Sequence[np.ndarray[Any, Any]]
+Given: TypeAlias = Mapping[str, Any]
+
+
+def torch_call(
+    op: str,
+    arrays: Arrays,
+    given: Given,
+    threads: int,
+    *,
+    compiled: bool = False,
+    channels_last: bool = False,
+) -> Call:
+    """PyTorch's function, eager or through `torch.compile`."""
+    import torch
+
+    torch.set_num_threads(threads)
+    tensors = [_tensor(torch, array) for array in arrays]
+    if channels_last:
+        tensors = [t.contiguous(memory_format=torch.channels_last) for t in tensors]
+    body = _TORCH[op]
+
+    def run(*given_tensors: Any) -> Any:
+        return body(torch.nn.functional, given_tensors, given)
+
+    chosen = torch.compile(run) if compiled else run
+
+    def call() -> object:
+        with torch.inference_mode():
+            return chosen(*tensors)
+
+    return call
+
+
+def _tensor(torch: Any, array: np.ndarray[Any, Any]) -> Any:
+    if array.dtype.name == "bfloat16":
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+def onednn_prepacked(
+    x: np.ndarray[Any, Any], w: np.ndarray[Any, Any], threads: int
+) -> Call:
+    """A product of oneDNN with a weight packed before, which PyTorch keeps private."""
+    import torch
+
+    torch.set_num_threads(threads)
+    tensor, weight = torch.from_numpy(x), torch.from_numpy(w)
+    packed = torch.ops.mkldnn._reorder_linear_weight(weight, len(x))  # noqa: SLF001
+    linear = torch.ops.mkldnn._linear_pointwise  # noqa: SLF001 - there is no other
+    return lambda: linear(tensor, packed, None, "none", [], "")
+
+
+def jax_call(op: str, arrays: Arrays, given: Given) -> Call:
+    """JAX's function, jitted; it runs on all processors whatever it is told."""
+    import jax
+
+    moved = [jax.numpy.asarray(array) for array in arrays]
+    jitted = jax.jit(lambda *a: _JAX[op](jax, a, given))
+    return lambda: jitted(*moved).block_until_ready()
+
+
+def numpy_call(op: str, arrays: Arrays, given: Given) -> Call:
+    """NumPy's, where there is a function or a short expression."""
+    if op not in _NUMPY:
+        raise ImportError(f"NumPy has no {op}")
+    return lambda: _NUMPY[op](arrays, given)
+
+
+def _same(pair: Any) -> int:
+    """The one number of a symmetric attribute."""
+    return int(pair[0]) if isinstance(pair, (tuple, list)) else int(pair)
+
+
+def _groups(arrays: Sequence[Any]) -> int:
+    return int(arrays[0].shape[1] // arrays[1].shape[1])
+
+
+def _torch_conv(f: Any, a: Sequence[Any], g: Given) -> Any:
+    stride, padding = _same(g.get("stride", 1)), _same(g.get("padding", 0))
+    return f.conv2d(a[0], a[1], None, stride, padding, 1, _groups(a))
+
+
+def _torch_conv_grad(which: int) -> Callable[[Any, Sequence[Any], Given], Any]:
+    """`aten.convolution_backward` for the image (0) or the weight (1) alone."""
+
+    def body(_: Any, a: Sequence[Any], g: Given) -> Any:
+        import torch
+
+        dy, x, w = a
+        stride, padding = _same(g.get("stride", 1)), _same(g.get("padding", 0))
+        wanted = [which == 0, which == 1, False]
+        return torch.ops.aten.convolution_backward(
+            dy, x, w, None, [stride] * 2, [padding] * 2, [1, 1], False, [0, 0],
+            x.shape[1] // w.shape[1], wanted,
+        )[which]  # fmt: skip
+
+    return body
+
+
+def _torch_fused(f: Any, a: Sequence[Any], g: Given) -> Any:
+    return f.dropout(f.gelu(f.linear(*a)), g["dropout"], training=True)
+
+
+_TORCH: Final[dict[str, Callable[[Any, Sequence[Any], Given], Any]]] = {
+    "nn.dense": lambda f, a, _: f.linear(*a),
+    "nn.conv2d": _torch_conv,
+    "nn.conv2d_grad_data": _torch_conv_grad(0),
+    "nn.conv2d_grad_weight": _torch_conv_grad(1),
+    "nn.softmax": lambda f, a, _: f.softmax(a[0], -1),
+    "nn.layer_norm": lambda f, a, _: f.layer_norm(a[0], a[0].shape[-1:], *a[1:]),
+    "nn.gelu": lambda f, a, _: f.gelu(a[0]),
+    "nn.max_pool2d": lambda f, a, _: f.max_pool2d(a[0], 2),
+    "dense, gelu, dropout": _torch_fused,
+}
+
+
+def _jax_conv(jax: Any, a: Sequence[Any], g: Given) -> Any:
+    stride, padding = _same(g.get("stride", 1)), _same(g.get("padding", 0))
+    return jax.lax.conv_general_dilated(
+        a[0],
+        a[1],
+        (stride, stride),
+        [(padding, padding)] * 2,
+        feature_group_count=_groups(a),
+    )
+
+
+def _jax_norm(jax: Any, a: Sequence[Any], _: Given) -> Any:
+    x, weight, bias = a
+    mean = x.mean(-1, keepdims=True)
+    var = x.var(-1, keepdims=True)
+    return (x - mean) * jax.lax.rsqrt(var + 1e-5) * weight + bias
+
+
+def _jax_pool(jax: Any, a: Sequence[Any], _: Given) -> Any:
+    window = (1, 1, 2, 2)
+    return jax.lax.reduce_window(
+        a[0], -np.inf, jax.lax.max, window, window, "VALID"
+    )  # fmt: skip
+
+
+def _jax_fused(jax: Any, a: Sequence[Any], g: Given) -> Any:
+    x, w, b = a
+    y = jax.nn.gelu(x @ w.T + b, approximate=False)
+    keep = jax.random.bernoulli(jax.random.key(0), 1 - g["dropout"], y.shape)
+    return jax.numpy.where(keep, y / (1 - g["dropout"]), 0)
+
+
+_JAX: Final[dict[str, Callable[[Any, Sequence[Any], Given], Any]]] = {
+    "nn.dense": lambda _, a, __: a[0] @ a[1].T,
+    "nn.conv2d": _jax_conv,
+    "nn.softmax": lambda jax, a, _: jax.nn.softmax(a[0], -1),
+    "nn.layer_norm": _jax_norm,
+    "nn.gelu": lambda jax, a, _: jax.nn.gelu(a[0], approximate=False),
+    "nn.max_pool2d": _jax_pool,
+    "dense, gelu, dropout": _jax_fused,
+}
+
+_NUMPY: Final[dict[str, Callable[[Arrays, Given], Any]]] = {
+    "nn.dense": lambda a, _: a[0] @ a[1].T,
+}
+JAX_HAS: Final = frozenset(_JAX)
+NUMPY_HAS: Final = frozenset(_NUMPY)
