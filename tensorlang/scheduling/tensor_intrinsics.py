@@ -198,6 +198,12 @@ def _butterfly(
     return lets, rows
 
 
+# sides of the squares that are turned in registers, and of which elements
+_SQUARES: Final = {
+    16: "f32 i32 u32 f16 bf16 i16 u16 i8 u8",
+    8: "f64 i64 u64 f32 i32 u32",
+    4: "f64 i64 u64",
+}
 _TABLE: Final[dict[str, Callable[[str], TensorIntrinsic]]] = {
     "fma_16xf32": _fma(16, "f32"),
     "fma_8xf32": _fma(8, "f32"),
@@ -205,8 +211,11 @@ _TABLE: Final[dict[str, Callable[[str], TensorIntrinsic]]] = {
     "fma_4xf64": _fma(4, "f64"),
     "dpbf16_16xf32": _dot_bf16("2, 16", "vp, vl", f"{_OF_PAIR}, {_COLUMN}"),
     "dpbf16_rows_16xf32": _dot_bf16("16, 2", "vl, vp", f"{_COLUMN}, {_OF_PAIR}"),
-    "transpose_16x16xf32": _transpose(16, "f32"),
-    "transpose_8x8xf32": _transpose(8, "f32"),
+    **{
+        f"transpose_{size}x{size}x{dtype}": _transpose(size, dtype)
+        for size, dtypes in _SQUARES.items()
+        for dtype in dtypes.split()
+    },
     "copy_by_columns_16x16xf32": _copy_by_columns(16, "f32"),
     "copy_by_columns_8x8xf32": _copy_by_columns(8, "f32"),
     "copy_pairs_16x32xbf16": _copy_by_columns(16, "bf16", group=2),

@@ -1,0 +1,124 @@
+"""Dimensions in another order, on a CPU: square tiles, turned in registers.
+
+    for j in range(n):              for j_0_0 in parallel(...):   # rows of the result
+        for i in range(m):    ->        for i_0_0 in range(...):
+            y[j, i] = x[i, j]               for j_0_1 in range(4):
+                                                for i_0_1 in range(4):
+                                                    transpose_16x16(x[...], y[...])
+
+What is left of either dimension moves a vector at a time. Where the last dimension
+stays the last, there is nothing to turn.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tensorlang.errors import ScheduleError
+from tensorlang.ir.nodes import For
+from tensorlang.schedules.cutting import cut_at, fused, is_part, tried
+from tensorlang.schedules.generic import generic
+from tensorlang.schedules.plan import Plan
+from tensorlang.schedules.stages import Stage, extent_of, stages
+from tensorlang.schedules.streaming import whole_steps
+from tensorlang.scheduling import Knobs, Schedule, schedule
+
+_LARGEST: Final = 16  # rows of a tile: as many registers hold it
+_TILES: Final = (1, 2, 4, 8)
+
+
+@schedule("transpose")
+def transpose(s: Schedule, knobs: Knobs) -> None:
+    """Tiles where two dimensions are long enough, else as any other copy."""
+    stage = next(iter(stages(s.function)), None)
+    turned = None if stage is None else _turned(stage)
+    if stage is not None and turned is not None:
+        plan = Plan(s, knobs, stage)
+        if tried(s, _tiles, plan, turned) or tried(s, _short, plan, turned):
+            return
+    generic(s, knobs)
+
+
+def _turned(stage: Stage) -> For | None:
+    """The loop along the operand's last dimension, where it is not the innermost."""
+    (load,) = stage.loads
+    loop = next(
+        (each for each in stage.loops if stage.axis(each) == load.indices[-1]), None
+    )
+    return None if loop is stage.loops[-1] else loop
+
+
+def _tiles(plan: Plan, turned: For) -> None:
+    """Whole tiles, and what is left of both dimensions."""
+    s, stage = plan.s, plan.stage
+    side = min(plan.width, _LARGEST)
+    around = plan.knobs.choice("tiles", _TILES, default=4)
+    column, row = stage.loops[-1], turned
+    for loop in (row, column):
+        if (extent_of(loop) or side) < side:
+            raise ScheduleError("a dimension is shorter than a tile")
+    rest = _cut(s, stage.name, row.var.name, row, side)
+    over = _cut(s, stage.name, column.var.name, column, side)
+    outer, j, i = _loops(s, stage.name, row, column)
+    j_0, j_1 = s.split(j, [None, side])
+    i_0, i_1 = s.split(i, [None, side])
+    j_out, j_in = s.split(j_0, [None, around])
+    i_out, i_in = s.split(i_0, [None, around])
+    s.reorder(*outer, j_out, i_out, j_in, i_in, i_1, j_1)
+    s.tensorize(i_1, f"transpose_{side}x{side}x{stage.output.dtype}")
+    s.parallel(fused(s, [*outer, j_out]))
+    for block in (*rest, *over):
+        _edge(plan, block, row, column, side)
+
+
+def _cut(s: Schedule, block: str, name: str, loop: For, side: int) -> list[str]:
+    """Cut what is no whole tile off the block: the block of that, if there is one."""
+    whole = whole_steps(loop.extent, side)
+    if whole == loop.extent:
+        return []
+    around = s.loops(block)
+    if around[0] != name:
+        s.reorder(name, *(other for other in around if other != name))
+    return cut_at(s, block, name, whole)[1:]
+
+
+def _loops(
+    s: Schedule, block: str, row: For, column: For
+) -> tuple[list[str], str, str]:
+    """The loops around a block: all others, that along its rows, along its columns."""
+    around = s.loops(block)
+    j = next(name for name in around if is_part(name, row.var.name))
+    i = next(name for name in around if is_part(name, column.var.name))
+    return [name for name in around if name not in (i, j)], j, i
+
+
+def _edge(plan: Plan, block: str, row: For, column: For, lanes: int) -> None:
+    """What is left of a dimension: vectors of the result, the long loop to threads."""
+    s = plan.s
+    outer, j, i = _loops(s, block, row, column)
+    i_0, i_1 = s.split(i, [None, lanes])
+    if is_part(j, f"{row.var.name}_tail"):
+        s.reorder(*outer, i_0, j, i_1)
+        shared = [*outer, i_0]
+    else:
+        s.reorder(*outer, j, i_0, i_1)
+        shared = [*outer, j]
+    s.vectorize(i_1)
+    s.parallel(fused(s, shared))
+
+
+def _short(plan: Plan, turned: For) -> None:
+    """A dimension of few elements: innermost but for the lanes of the other one."""
+    s, stage = plan.s, plan.stage
+    column = stage.loops[-1]
+    few, many = sorted((turned, column), key=lambda loop: extent_of(loop) or 1 << 62)
+    length = extent_of(few)
+    if length is None or length > _LARGEST:
+        raise ScheduleError("no dimension is short")
+    outer, *_ = _loops(s, stage.name, turned, column)
+    step = plan.width * plan.knobs.choice("vectors", (1, 2, 4), default=1)
+    cut, lanes = s.split(many.var.name, [None, step])
+    s.reorder(*outer, cut, few.var.name, lanes)
+    s.unroll(few.var.name)
+    s.vectorize(lanes)
+    s.parallel(fused(s, [*outer, cut]))
