@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace as with_fields
 from typing import Any
 
@@ -47,20 +48,34 @@ from tensorlang.scheduling.tree import (
 
 
 @legality("an iteration has its own part of a temporary")
-def own_part(func: Function, buffer: Buffer, loop: For) -> str | None:
-    """Some dimension is indexed by the loop's variable, wherever it is used."""
-    if _own_dimensions(func, buffer, loop):
+def own_part(path: Path, place: Path) -> str | None:
+    """Some dimensions have one index in an iteration, which no other one has."""
+    buffer, loop = alloc_of(path).buffer, loop_of(place)
+    loops = [n.var for n in place[len(path) - 1 :] if isinstance(n, For)]
+    found = list(_own_indices(path, place).values())
+    _, extents = accesses(function_of(path), buffer)
+    agreed = fixed([(index, index) for index in found], extents)
+    if agreed is not None and agreed.issuperset(loops):
         return None
     return (
-        f"store_at: not every access of {buffer.name!r} is at {loop.var.name!r} in "
-        "some dimension, so iterations share what it holds; choose another loop"
+        f"store_at: iterations of loop {loop.var.name!r} share what {buffer.name!r} "
+        "holds, or go on with it later; choose another loop, or one further out"
     )
 
 
-def _own_dimensions(func: Function, buffer: Buffer, loop: For) -> list[int]:
-    found, _ = accesses(func, buffer)
-    dims = range(buffer.ndim)
-    return [d for d in dims if all(touch.indices[d] == loop.var for touch in found)]
+def _own_indices(path: Path, place: Path) -> dict[int, Expr]:
+    """The dimensions that every access indexes alike in an iteration, and by what."""
+    buffer = alloc_of(path).buffer
+    found, extents = accesses(function_of(path), buffer)
+    around = {loop.var for loop in (*enclosing_loops(place), loop_of(place))}
+    inside = extents.keys() - around
+    return {
+        d: index
+        for d, index in enumerate(found[0].indices if found else ())
+        if all(touch.indices[d] == index for touch in found)
+        and not free_vars(index) & inside
+        and not any(isinstance(node, Load) for node in walk(index))
+    }
 
 
 @primitive
@@ -90,14 +105,11 @@ def store_at(func: Function, buffer: str, loop: str) -> Function:
             f"store_at: {buffer!r} is used outside of loop {loop!r} too; merge the "
             "loops first"
         )
-    if any(isinstance(node, (For, While)) for node in place[len(path) - 1 : -1]):
-        raise ScheduleError(
-            f"store_at: {buffer!r} lives on in other loops around {loop!r}; choose the "
-            "outermost of them, or put that one outermost"
-        )
     _not_beside_others(target, old)
-    own_part(func, old, target)
-    dims = _own_dimensions(func, old, target)
+    if any(isinstance(node, While) for node in place[len(path) - 1 :]):
+        raise ScheduleError(f"store_at: {buffer!r} lives on from round to round")
+    own_part(path, place)
+    dims = _own_indices(path, place)
     shape = tuple(as_expr(1) if d in dims else n for d, n in enumerate(old.shape))
     new = with_fields(old, shape=shape)
     outside_of_threads(new, [target])
@@ -138,7 +150,7 @@ def _is_use(node: Node, buffer: Buffer) -> bool:
     return isinstance(node, Reduce) and buffer in node.buffers
 
 
-def _at_zero(stmt: Stmt, old: Buffer, new: Buffer, dims: list[int]) -> Stmt:
+def _at_zero(stmt: Stmt, old: Buffer, new: Buffer, dims: Collection[int]) -> Stmt:
     """The statement on the small buffer, whose own dimensions have one element."""
 
     def visit(node: Any) -> Any:

@@ -7,6 +7,7 @@ import pytest
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.parser import parse
 from tensorlang.ir.printer import show
+from tensorlang.scheduling.loops import split
 from tensorlang.scheduling.merge import merge
 from tensorlang.scheduling.storage import store_at, store_in
 
@@ -67,6 +68,19 @@ def test_a_result_holds_a_temporary_before_anything_is_merged(same_meaning):
     same_meaning(SOFTMAX, store_in(SOFTMAX, "e", "y"), m=3)
 
 
+def test_a_row_of_loops_that_were_split(golden, same_meaning):
+    after = SOFTMAX
+    for loop in ("i", "i_1", "i_2", "i_3"):
+        after, _ = split(after, loop, [None, 2])
+    for outer, inner in [("i_1_0", "i_1_1_1"), ("i_2_0", "i_2_1"), ("i_3_0", "i_3_1")]:
+        after = merge(merge(after, "i_0", outer), "i_1_1", inner)
+    for name in ("top", "e", "total"):
+        after = store_at(after, name, "i_1_1")
+    golden(show(after))
+    for m in (1, 4, 5):
+        same_meaning(SOFTMAX, after, m=m)
+
+
 SUMS = parse("""
 def sums(x: f32[4, 3], y: Out[f32[3]]):
     t = alloc(f32[3])
@@ -89,7 +103,7 @@ def sums(x: f32[4, 3], y: Out[f32[3]]):
         (lambda: store_at(SOFTMAX, "e", "i_1"), "outside of loop"),
         (lambda: store_at(merged(), "e", "j"), "outside of loop"),
         (lambda: store_at(SOFTMAX, "x", "i"), "allocates no"),
-        (lambda: store_at(SUMS, "t", "i"), "lives on in other loops"),
+        (lambda: store_at(SUMS, "t", "i"), "go on with it later"),
         (lambda: store_in(SOFTMAX, "top", "y"), "no result 'y' of the shape"),
         (lambda: store_in(SOFTMAX, "e", "x"), "no result 'x' of the shape"),
         (lambda: store_in(store_at(merged(), "e", "i"), "e", "y"), "no result"),
