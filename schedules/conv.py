@@ -25,9 +25,10 @@ from math import prod
 from typing import Final
 
 from tensorlang.ir.dtypes import i64
-from tensorlang.ir.nodes import Binary, Const, Let, Load, Var
+from tensorlang.ir.nodes import Binary, Block, Const, Let, Load, Var
 from tensorlang.ir.visit import blocks, free_vars, walk
 from tensorlang.schedules.cutting import cut_at, extent, shared
+from tensorlang.schedules.generic import generic
 from tensorlang.scheduling import Knobs, Schedule, schedule
 from tensorlang.scheduling.linear import linear
 from tensorlang.scheduling.tree import block_of, constant, find_block, find_buffer
@@ -129,15 +130,23 @@ def choose(work: Work, lanes: int, registers: int, units: int) -> tuple[Tile, in
 def flat(s: Schedule, knobs: Knobs) -> None:
     """Outputs by flattened pixels, in register tiles."""
     names = [block.name for block in blocks(s.function)]
-    if "wide" in names:
-        shared(s, s.loops("wide")[:1])
+    for name in ("turned", "wide"):
+        if name in names:
+            shared(s, s.loops(name)[:1])
     if "flat" in names:
         _image(s)
-    results = [name for name in names if name not in ("wide", "flat", "sums")]
-    if results:
-        _lines(s, results[0], knobs, padded="flat" in names)
+    readers = [b.name for b in blocks(s.function) if "sums" in _read(b)]
+    if readers:
+        _lines(s, readers[0], knobs, padded="flat" in names)
     else:
         _pixels(s, knobs)
+    if len(names) > len({"turned", "wide", "flat", "sums", *readers} & {*names}):
+        generic(s, knobs)
+
+
+def _read(block: Block) -> set[str]:
+    """The names of the buffers that a block reads."""
+    return {node.buffer.name for node in walk(block) if isinstance(node, Load)}
 
 
 def width(s: Schedule, name: str = "sums") -> tuple[int, int]:

@@ -95,3 +95,6 @@ def _tiles(s: Schedule, block: str, lanes: int, taps: int) -> None:
             s.unroll(loop)
         s.vectorize(lane)
         write_back(s, write, around, count)
+        size = prod(extent(s, loop) or 1 for loop in (around, *inner))
+        if output == "y" and size <= _MOST_TAPS:
+            s.unroll(around)  # each load then goes on by one step from line to line

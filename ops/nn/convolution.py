@@ -49,6 +49,9 @@ def _default(rank: int, *which: str) -> tuple[Shape, ...]:
     return tuple(shapes[name] for name in which)
 
 
+_PREFERS: Final[dict[str, Callable[[Workload], str]]] = {}
+
+
 def _operator(
     rank: int,
     suffix: str,
@@ -76,7 +79,7 @@ def _operator(
         attributes=attributes,
         aliases=(id.removeprefix("nn."),),
         scheduled_as="conv",
-        prefers=None if suffix else _prefers,
+        prefers=_PREFERS.get(suffix),
     )
 
 
@@ -123,6 +126,30 @@ def _prefers(workload: Workload) -> str:
     if _depthwise(workload):
         return "depthwise"
     return "flat" if _flattened(workload) else "direct"
+
+
+def _unstrided(workload: Workload) -> bool:
+    """Whether the gradient of data is a convolution over flattened images."""
+    given = workload.named
+    letters = str(given["layout"])
+    rank = len(letters) - 2
+    w = workload.shapes[-1]
+    stride, padding = _numbers(given["stride"]), _numbers(given["padding"])
+    dilation = _numbers(given["dilation"])
+    reach = [(k - 1) * d for k, d in zip(w[len(w) - rank :], dilation, strict=True)]
+    low, high = padding[::2], padding[1::2]
+    fits = all(max(a, b) <= far for a, b, far in zip(low, high, reach, strict=True))
+    several = letters[1] == "C" and rank > 0 and len(w) - rank > 1
+    size = given.get("size") or workload.shapes[1][-rank:]
+    return several and fits and set(stride) == {1} and math.prod(_numbers(size)) > 1
+
+
+def _numbers(value: Any) -> tuple[int, ...]:
+    return tuple(value)
+
+
+def _or_direct(workload: Workload) -> str:
+    return "flat" if _unstrided(workload) else "direct"
 
 
 def _convolution(rank: int) -> TensorOperator:
@@ -298,6 +325,8 @@ def _gradient(
         return call(made, (dy, x, w), given, (), target, out)
 
     made = conv_grad
+    if suffix == "_grad":
+        tensor_algorithm(made, "flat", f"{_FLAT}:conv_grad", _unstrided)
     return made
 
 
@@ -347,6 +376,7 @@ def _gradient_of_data(rank: int) -> TensorOperator:
         return call(made, (dy, w), given, (), target, out)
 
     made = conv_grad_data
+    tensor_algorithm(made, "flat", f"{_FLAT}:conv_grad_data", _unstrided)
     return made
 
 
@@ -399,6 +429,7 @@ def _gradient_of_weight(rank: int) -> TensorOperator:
     return made
 
 
+_PREFERS.update({"": _prefers, "_grad": _or_direct, "_grad_data": _or_direct})
 conv1d, conv2d, conv3d = map(_convolution, (1, 2, 3))
 conv1d_transpose, conv2d_transpose, conv3d_transpose = map(_transposed, (1, 2, 3))
 conv1d_grad, conv2d_grad, conv3d_grad = (

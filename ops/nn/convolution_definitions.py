@@ -135,7 +135,7 @@ def conv_transposed_grad(
     window = numbers(w.shape[len(w.shape) - frame.rank :])
     depthwise = len(w.shape) == frame.rank + 1
     dw = _weights(x, image, frame, steps, window, depthwise=depthwise)
-    return (dx, dw, _bias(dy, frame)) if bias else (dx, dw)
+    return (dx, dw, bias_gradient(dy, frame)) if bias else (dx, dw)
 
 
 def conv_grad(
@@ -158,7 +158,7 @@ def conv_grad(
     depthwise = len(w.shape) == frame.rank + 1
     image, steps = _framed(x, frame, padding), _Steps(stride, dilation)
     dw = _weights(dy, image, frame, steps, window, depthwise=depthwise)
-    return (dx, dw, _bias(dy, frame)) if bias else (dx, dw)
+    return (dx, dw, bias_gradient(dy, frame)) if bias else (dx, dw)
 
 
 # --------------------------------------------------------------------- stages
@@ -233,10 +233,10 @@ def _transposed(  # noqa: PLR0917 - as a workload has them
     extents = [n + far for n, far in zip(size, reach, strict=True)]
     image = padded(x, frame, low, extents, spread=stride, name="spread")
     steps = _Steps((1,) * rank, dilation)
-    return _products(image, _turned(w, rank), frame, steps, name="sums")
+    return _products(image, turned(w, rank), frame, steps, name="sums")
 
 
-def _turned(w: Tensor, rank: int) -> Tensor:
+def turned(w: Tensor, rank: int) -> Tensor:
     """Weights with inputs and outputs exchanged, and every window turned round."""
     cut = len(w.shape) - rank
     leading, window = w.shape[:cut], w.shape[cut:]
@@ -253,8 +253,8 @@ def _turned(w: Tensor, rank: int) -> Tensor:
 
     shape = (*exchanged(leading), *window)
     names = (*named, *_window_names(rank))
-    turned: Tensor = staged(shape, names, element, "turned")
-    return turned
+    made: Tensor = staged(shape, names, element, "turned")
+    return made
 
 
 def _weights(
@@ -289,7 +289,8 @@ def _weights(
     return _narrowed(sums, dy.dtype, names)
 
 
-def _bias(dy: Tensor, frame: Layout) -> Tensor:
+def bias_gradient(dy: Tensor, frame: Layout) -> Tensor:
+    """The sum of `dy` over batch and pixels."""
     n, made, spatial = frame.parts(dy.shape)
     axes = (*_axes(n, "b"), *_axes(spatial, *("z", "i", "j")[3 - frame.rank :]))
 

@@ -17,15 +17,22 @@ from tensorlang.ir import as_expr, reduce_axis, select
 from tensorlang.ir import sum as total
 from tensorlang.ir.nodes import binary
 from tensorlang.ops.assembling import NARROW, wide
-from tensorlang.ops.nn.convolution_definitions import finished
+from tensorlang.ops.nn.convolution_definitions import (
+    bias_gradient,
+    conv_grad_weight,
+    finished,
+    turned,
+)
 from tensorlang.ops.nn.images import SPATIAL, Layout, numbers, staged
 
 if TYPE_CHECKING:
+    from tensorlang.ir.dtypes import DType
     from tensorlang.ir.frontend import Tensor
     from tensorlang.ir.nodes import Expr
 
 Indices = tuple[Any, ...]
 _SLACK: Final = 64  # elements past the end that a register tile may read
+_FEW_WEIGHTS: Final = 1 << 20  # that may be read in an order not their own
 _TAPS: Final = ("kz", "ky", "kx")
 
 
@@ -40,6 +47,7 @@ class _Flat:
         dilation: The step within a window.
         results: Extents of the result.
         extents: Extents of each part of the padded image that is dealt out.
+        pixels: Whether windows are single pixels, and the image needs no copy.
     """
 
     size: tuple[int, ...]
@@ -48,6 +56,7 @@ class _Flat:
     dilation: tuple[int, ...]
     results: tuple[int, ...]
     extents: tuple[int, ...]
+    pixels: bool
 
     @property
     def pitch(self) -> tuple[int, ...]:
@@ -91,14 +100,22 @@ def conv(
     """As `convolution_definitions.conv`, of images whose channels come first."""
     frame = Layout(layout)
     window = numbers(w.shape[len(w.shape) - frame.rank :])
-    n, _, spatial = frame.parts(x.shape)
-    flat = _flat(numbers(spatial), window, stride, padding, dilation)
-    pixels = len(window) == 1 and set(window + stride) == {1} and not any(padding)
-    if pixels and x.dtype.name not in NARROW:
-        sums = _sums(x, _widened(w), flat, frame, dealt=False)
-    else:
-        sums = _sums(_image(x, flat, frame, window), _widened(w), flat, frame)
-    if pixels and b is None and activation is None and x.dtype == sums.dtype:
+    size = numbers(frame.parts(x.shape)[2])
+    flat = _flat(size, window, stride, padding, dilation)
+    sums = _sums(x, _widened(w), flat, frame)
+    return _results(sums, b, flat, frame, activation, x.dtype)
+
+
+def _results(  # noqa: PLR0917 - what a layer ends in
+    sums: Tensor,
+    b: Tensor | None,
+    flat: _Flat,
+    frame: Layout,
+    activation: str | None,
+    dtype: DType,
+) -> Tensor:
+    """The sums without what is between the lines."""
+    if flat.pixels and b is None and activation is None and dtype == sums.dtype:
         return sums
 
     def placed(at: Indices) -> Indices:
@@ -106,8 +123,65 @@ def conv(
         steps = [p * pitch for p, pitch in zip(place, flat.pitch, strict=True)]
         return (*batch, *own, sum(steps[1:], steps[0]))
 
-    shape = (*n, *_made(w, frame), *flat.results)
-    return finished(sums, b, frame, activation, x.dtype, placed=placed, shape=shape)
+    shape = (*sums.shape[:-1], *flat.results)
+    return finished(sums, b, frame, activation, dtype, placed=placed, shape=shape)
+
+
+def conv_grad_data(
+    dy: Tensor,
+    w: Tensor,
+    *,
+    stride: tuple[int, ...],
+    padding: tuple[int, ...],
+    dilation: tuple[int, ...],
+    layout: str,
+    size: tuple[int, ...],
+) -> Tensor:
+    """As `convolution_definitions.conv_grad_data`, where windows are a pixel apart.
+
+    The convolution of `dy` with windows turned round, padded by what they reach over.
+    """
+    rank = len(stride)
+    window = numbers(w.shape[len(w.shape) - rank :])
+    around = [
+        (k - 1) * apart - low
+        for k, apart, low in zip(window, dilation, padding[::2], strict=True)
+    ]
+    given = numbers(Layout(layout).parts(dy.shape)[2])
+    behind = [
+        n + (k - 1) * apart - have - before
+        for n, k, apart, have, before in zip(
+            size, window, dilation, given, around, strict=True
+        )
+    ]
+    padded = tuple(n for pair in zip(around, behind, strict=True) for n in pair)
+    frame = Layout(layout)
+    flat = _flat(given, window, stride, padded, dilation)
+    back = math.prod(numbers(w.shape)) <= _FEW_WEIGHTS
+    turned_weights = w if back else turned(w, rank)
+    sums = _sums(dy, _widened(turned_weights), flat, frame, back=back)
+    return _results(sums, None, flat, frame, None, dy.dtype)
+
+
+def conv_grad(
+    dy: Tensor,
+    x: Tensor,
+    w: Tensor,
+    *,
+    stride: tuple[int, ...],
+    padding: tuple[int, ...],
+    dilation: tuple[int, ...],
+    layout: str,
+    bias: bool,
+) -> tuple[Tensor, ...]:
+    """As `convolution_definitions.conv_grad`, where windows are a pixel apart."""
+    frame = Layout(layout)
+    size = numbers(frame.parts(x.shape)[2])
+    given = {"stride": stride, "padding": padding, "dilation": dilation}
+    dx = conv_grad_data(dy, w, layout=layout, size=size, **given)
+    window = numbers(w.shape[len(w.shape) - frame.rank :])
+    dw = conv_grad_weight(dy, x, layout=layout, window=window, depthwise=False, **given)
+    return (dx, dw, bias_gradient(dy, frame)) if bias else (dx, dw)
 
 
 def _flat(
@@ -128,12 +202,8 @@ def _flat(
         max(-(-have // step), n)
         for have, step, n in zip(padded, stride, results, strict=True)
     ]
-    return _Flat(size, low, stride, dilation, tuple(results), tuple(extents))
-
-
-def _made(w: Tensor, frame: Layout) -> tuple[Expr, ...]:
-    """The extents of groups and outputs."""
-    return w.shape[: len(w.shape) - frame.rank - 1]
+    pixels = len(window) == 1 and set(window + stride) == {1} and not any(padding)
+    return _Flat(size, low, stride, dilation, tuple(results), tuple(extents), pixels)
 
 
 def _widened(w: Tensor) -> Tensor:
@@ -173,24 +243,39 @@ def _image(x: Tensor, flat: _Flat, frame: Layout, window: tuple[int, ...]) -> Te
 
 
 def _sums(
-    image: Tensor, w: Tensor, flat: _Flat, frame: Layout, *, dealt: bool = True
+    x: Tensor, w: Tensor, flat: _Flat, frame: Layout, *, back: bool = False
 ) -> Tensor:
-    """The sums of products, junk between the lines included."""
+    """The sums of products, junk between the lines included.
+
+    Args:
+        x: The images.
+        w: The weights.
+        flat: How images are flattened.
+        frame: How images lie.
+        back: From outputs to inputs, with windows turned round.
+    """
     cut = len(w.shape) - frame.rank - 1
+    leading, window = w.shape[: cut + 1], w.shape[cut + 1 :]
+    copied = not flat.pixels or x.dtype.name in NARROW
+    image = _image(x, flat, frame, numbers(window)) if copied else x
+    c = reduce_axis(leading[-2 if back else -1], "c")
     names = _TAPS[3 - frame.rank :]
-    c = reduce_axis(w.shape[cut], "c")
-    taps = [
-        reduce_axis(k, name) for k, name in zip(w.shape[cut + 1 :], names, strict=True)
-    ]
+    taps = [reduce_axis(k, name) for k, name in zip(window, names, strict=True)]
+    last = [k - 1 for k in numbers(window)]
 
     def element(at: Indices) -> Any:
         batch, own, q = at[0], at[1:-1], at[-1]
         tap = [k.var for k in taps]
-        phases = flat.phases(tap) if dealt else ()
+        phases = flat.phases(tap) if copied else ()
         read = image[(batch, *own[:-1], c.var, *phases, q + flat.offset(tap))]
-        return total(read * w[(*own, c.var, *tap)], (c, *taps))
+        weight = w[(*own, c.var, *tap)]
+        if back:
+            turned = [end - k for end, k in zip(last, tap, strict=True)]
+            weight = w[(*own[:-1], c.var, own[-1], *turned)]
+        return total(read * weight, (c, *taps))
 
-    shape = (image.shape[0], *_made(w, frame), flat.length)
+    outputs = leading[-1 if back else -2]
+    shape = (image.shape[0], *leading[:-2], outputs, flat.length)
     named = ("b", *("g", "o")[2 - cut :], "q")
     sums: Tensor = staged(shape, named, element, "sums")
     return sums

@@ -239,9 +239,12 @@ def _count(
 
 
 def _largest(dtype: DType) -> Reducer:
-    """The largest value; NaN where there is one."""
+    """The largest value; NaN where there is one.
+
+    The test for NaN is on what comes in, off the way from one state to the next.
+    """
     a, b = Var("a0", dtype), Var("b0", dtype)
-    kept = Select(a.not_equal(a), a, Select(a > b, a, b))
+    kept = Select(b.not_equal(b), b, Select(b > a, b, a))
     return Reducer("nan_max", (a,), (b,), (Const(-math.inf, dtype),), (kept,))
 
 
