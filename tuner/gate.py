@@ -63,12 +63,15 @@ class Gate:
         tolerance: The relative error that is declared for what is checked; float
             reductions, whose order is free, may have that of `tolerance.py` in any
             case.
+
+    Attributes:
+        tolerance: The relative error that is allowed; 0 demands equal bits.
     """
 
     def __init__(self, op: Operator, workload: Workload, tolerance: float) -> None:
         free = reassociation(op.function(workload), op.sizes(workload))
         self._op, self._workload = op, workload
-        self._tolerance = max(tolerance, free)
+        self.tolerance = max(tolerance, free)
         self._held: list[Guarded] = []
 
     @cached_property
@@ -92,7 +95,7 @@ class Gate:
     def _case(self, workload: Workload) -> tuple[Function, list[Array], list[Any]]:
         """The reference, wide unless it must match to the bit, and its arguments."""
         func = self._op.function(workload)
-        wide = widened(func) if self._tolerance else None
+        wide = widened(func) if self.tolerance else None
         return wide or func, *arguments(self._op, workload, seed=1)
 
     def _interpreted(self, workload: Workload) -> Case:
@@ -130,7 +133,7 @@ class Gate:
     ) -> Case:
         written = tuple(n for n, p in enumerate(func.params) if p.role != "in")
         expected = tuple(results[n] for n in written)
-        exact = self._tolerance == 0
+        exact = self.tolerance == 0
         return Case(workload, tuple(arrays), tuple(scalars), written, expected, exact)
 
     def check(self, kernel: Kernel, case: Case) -> float:
@@ -192,7 +195,7 @@ class Gate:
             if wrong.any():
                 raise Wrong(_difference(label, got, expected, wrong))
             return 0.0
-        error = relative_error(got, expected) / self._tolerance
+        error = relative_error(got, expected) / self.tolerance
         if error.max() > 1:
             raise Wrong(_difference(label, got, expected, error > 1))
         return float(error.max())

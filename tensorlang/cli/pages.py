@@ -182,5 +182,15 @@ def _given(op: Operator, dtype: str) -> list[Any]:
     extra: dict[str, Any] = {}
     if "impl" in usual.named and dtype == "u64" and not op.id.endswith("bits"):
         extra = {"impl": "threefry2x64"}  # keys of 64-bit words
-    function = op.function(op.workload(dtypes=(dtype, *usual.dtypes[1:]), **extra))
+    function = op.function(op.workload(dtypes=_typed(op, dtype), **extra))
     return [p.buffer.dtype for p in function.params if p.role != "in"]
+
+
+def _typed(op: Operator, dtype: str) -> tuple[str, ...]:
+    """The types of the default workload with one that the operator takes put in.
+
+    All arrays of the type that it stands for have it; indices and conditions do not.
+    """
+    usual = op.workload().dtypes
+    replaced = next((name for name in reversed(usual) if name in op.dtypes), usual[0])
+    return tuple(dtype if name == replaced else name for name in usual)

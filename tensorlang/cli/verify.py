@@ -103,12 +103,12 @@ def _comparison(
     """The kernels of small ragged shapes beside the interpreter's results."""
 
     def check() -> Outcome:
-        tolerance = op.algorithms["direct"].tolerance
-        cases = Gate(op, workload, tolerance).small
+        given = Gate(op, workload, op.algorithms["direct"].tolerance)
+        cases = given.small
         for case in cases:
             made = choosing.choose(op, case.workload, target)
             served = op.algorithms[made.algorithm].tolerance
-            gate = Gate(op, case.workload, max(tolerance, served))
+            gate = Gate(op, case.workload, max(given.tolerance, served))
             gate.check(build(made.schedule, target), case)
         return f"as the interpreter, ragged shapes: {len(cases)}", ""
 
