@@ -56,7 +56,7 @@ def mixed(  # noqa: PLR0917 - as `call`
             arrays.append(value)
             plain = plain and kind is np.ndarray
     if not at:
-        return call(op, operands, ALL_ARRAYS | attributes, scalars, target, out)
+        return call(op, operands, {**ALL_ARRAYS, **attributes}, scalars, target, out)
     if not plain:
         own(*arrays)
     if not arrays:
