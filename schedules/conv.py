@@ -133,15 +133,26 @@ def flat(s: Schedule, knobs: Knobs) -> None:
     for name in ("turned", "wide"):
         if name in names:
             shared(s, s.loops(name)[:1])
-    if "flat" in names:
-        _image(s)
+    for name in ("flat", "image", "spaced"):
+        if name in names:
+            _image(s, name)
+    if "part" in names:
+        _products(s, knobs)
+    if "sums" in names:
+        _forward(s, names, knobs)
+    done = {"turned", "wide", "flat", "image", "spaced", "part", "dw", "sums"}
+    readers = {b.name for b in blocks(s.function) if "sums" in _read(b)}
+    if set(names) - done - readers:
+        generic(s, knobs)
+
+
+def _forward(s: Schedule, names: Sequence[str], knobs: Knobs) -> None:
+    """Register tiles of sums, and what is made of them."""
     readers = [b.name for b in blocks(s.function) if "sums" in _read(b)]
     if readers:
         _lines(s, readers[0], knobs, padded="flat" in names)
     else:
         _pixels(s, knobs)
-    if len(names) > len({"turned", "wide", "flat", "sums", *readers} & {*names}):
-        generic(s, knobs)
 
 
 def _read(block: Block) -> set[str]:
@@ -166,11 +177,11 @@ def _extents(s: Schedule, loops: Sequence[str]) -> list[int]:
 # ---------------------------------------------------------------------- image
 
 
-def _image(s: Schedule) -> None:
-    """The copy of the image, dealt out and in one row."""
-    lanes, _ = width(s)
-    *outer, row = s.loops("flat")
-    vector_image(s, "flat", lanes, row=row, step=extent(s, outer[-1]) or 1)
+def _image(s: Schedule, name: str) -> None:
+    """A copy of images, dealt out and in one row."""
+    lanes, _ = width(s, name)
+    *outer, row = s.loops(name)
+    vector_image(s, name, lanes, row=row, step=extent(s, outer[-1]) or 1)
     shared(s, outer[:2])
 
 
@@ -391,3 +402,59 @@ def vector_lines(s: Schedule, result: str, lanes: int) -> None:
         loop = s.loops(part)[-1]
         _, lane = s.split(loop, [None, min(lanes, extent(s, loop) or 1)])
         s.vectorize(lane)
+
+
+# -------------------------------------------------------------------- weights
+
+
+def _products(s: Schedule, knobs: Knobs) -> None:
+    """Weights' gradients: tiles of outputs, inputs and a window's columns.
+
+    Each step multiplies a vector of each output's row by one of each input's and
+    column's; at the end of the rows the lanes are added up.
+    """
+    *outer, lane = s.loops("dw")
+    own = [loop for loop in outer if loop.partition("_")[0] in ("g", "o", "c")]
+    window = outer[len(own) :]
+    *groups, output, channel = own
+    rows, columns = _weight_tile(s, output, channel, window[-1], knobs)
+    some, one = s.split(output, [None, rows])
+    several, each = s.split(channel, [None, columns])
+    around = [*groups, some, several, *window[:-1]]
+    inner = [one, each, window[-1]]
+    s.reorder(*around, *inner, lane)
+    s.compute_at("part", around[-1])
+    place = s.loops("part").index(around[-1]) + 1
+    *tile, lanes, batch, step = s.loops("part")[place:]
+    s.reorder(batch, step, *tile, lanes)
+    write, _ = s.cache_write("part", "part", "register", at=around[-1])
+    back = s.loops(write)[place:]
+    for loop in (*tile, *back[:-1], *inner):
+        s.unroll(loop)
+    for loop in (lanes, back[-1], lane):
+        s.vectorize(loop)
+    shared(s, around)
+
+
+def _weight_tile(
+    s: Schedule, output: str, channel: str, tap: str, knobs: Knobs
+) -> tuple[int, int]:
+    """Outputs and inputs of a tile: the most products for what is loaded."""
+    _, registers = width(s, "part")
+    taps = extent(s, tap) or 1
+    outputs, channels = extent(s, output) or 1, extent(s, channel) or 1
+    rows = [n for n in range(1, _MOST_ROWS + 1) if outputs % n == 0]
+    columns = [n for n in range(1, _MOST_ROWS + 1) if channels % n == 0]
+
+    def cost(tile: tuple[int, int]) -> tuple[float, int]:
+        row, column = tile
+        products = row * column * taps
+        if products + min(row, column * taps) + 2 > registers and products > 1:
+            return float("inf"), products
+        return max(products, 8, row + 2 * column * taps) / products, -products
+
+    best = min(((r, c) for r in rows for c in columns), key=cost)
+    return (
+        knobs.choice("outputs", rows, default=best[0]),
+        knobs.choice("inputs", columns, default=best[1]),
+    )

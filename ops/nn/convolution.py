@@ -148,6 +148,20 @@ def _numbers(value: Any) -> tuple[int, ...]:
     return tuple(value)
 
 
+def _summed(workload: Workload) -> bool:
+    """Whether the channels come first, and each output is of several of them."""
+    first = str(workload.named["layout"])[1] == "C"
+    return (
+        first
+        and len(str(workload.named["layout"])) > 2
+        and not bool(workload.named["depthwise"])
+    )
+
+
+def _or_summed(workload: Workload) -> str:
+    return "flat" if _summed(workload) else "direct"
+
+
 def _or_direct(workload: Workload) -> str:
     return "flat" if _unstrided(workload) else "direct"
 
@@ -426,10 +440,18 @@ def _gradient_of_weight(rank: int) -> TensorOperator:
         return call(made, (dy, x), given, (), target, out)
 
     made = conv_grad_weight
+    tensor_algorithm(made, "flat", f"{_FLAT}:conv_grad_weight", _summed)
     return made
 
 
-_PREFERS.update({"": _prefers, "_grad": _or_direct, "_grad_data": _or_direct})
+_PREFERS.update(
+    {
+        "": _prefers,
+        "_grad": _or_direct,
+        "_grad_data": _or_direct,
+        "_grad_weight": _or_summed,
+    }
+)
 conv1d, conv2d, conv3d = map(_convolution, (1, 2, 3))
 conv1d_transpose, conv2d_transpose, conv3d_transpose = map(_transposed, (1, 2, 3))
 conv1d_grad, conv2d_grad, conv3d_grad = (

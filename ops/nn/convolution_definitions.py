@@ -286,7 +286,7 @@ def _weights(
     named = ("g", "o", "c")[3 - len(made) - len(channel) :] if channel else ("g",)
     names = (*named, *_window_names(frame.rank))
     sums: Tensor = staged((*made, *channel, *window), names, element, "dw")
-    return _narrowed(sums, dy.dtype, names)
+    return narrowed(sums, dy.dtype, names)
 
 
 def bias_gradient(dy: Tensor, frame: Layout) -> Tensor:
@@ -300,7 +300,7 @@ def bias_gradient(dy: Tensor, frame: Layout) -> Tensor:
 
     names = ("g", "o")[2 - len(made) :]
     sums: Tensor = staged(made, names, element, "db")
-    return _narrowed(sums, dy.dtype, names)
+    return narrowed(sums, dy.dtype, names)
 
 
 def finished(
@@ -330,7 +330,7 @@ def finished(
     _, made, _ = frame.parts(shape)
     names = frame.names(*(("g", "o") if len(made) == 2 else ("o",)))
     if b is None and activation is None and placed is None:
-        return _narrowed(sums, dtype, names, name)
+        return narrowed(sums, dtype, names, name)
 
     def element(indices: Indices) -> Expr:
         _, own, _ = frame.parts(indices)
@@ -351,7 +351,7 @@ def _activated(value: Expr, activation: str | None) -> Expr:
     return found
 
 
-def _narrowed(
+def narrowed(
     sums: Tensor, dtype: DType, names: Sequence[str], name: str = ""
 ) -> Tensor:
     """Sums in the type of the result; themselves where that is theirs."""

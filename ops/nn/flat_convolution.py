@@ -19,8 +19,8 @@ from tensorlang.ir.nodes import binary
 from tensorlang.ops.assembling import NARROW, wide
 from tensorlang.ops.nn.convolution_definitions import (
     bias_gradient,
-    conv_grad_weight,
     finished,
+    narrowed,
     turned,
 )
 from tensorlang.ops.nn.images import SPATIAL, Layout, numbers, staged
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tensorlang.ir.nodes import Expr
 
 Indices = tuple[Any, ...]
+_LINE: Final = 64  # bytes of a vector register
 _SLACK: Final = 64  # elements past the end that a register tile may read
 _FEW_WEIGHTS: Final = 1 << 20  # that may be read in an order not their own
 _TAPS: Final = ("kz", "ky", "kx")
@@ -184,6 +185,76 @@ def conv_grad(
     return (dx, dw, bias_gradient(dy, frame)) if bias else (dx, dw)
 
 
+def conv_grad_weight(
+    dy: Tensor,
+    x: Tensor,
+    *,
+    stride: tuple[int, ...],
+    padding: tuple[int, ...],
+    dilation: tuple[int, ...],
+    layout: str,
+    window: tuple[int, ...],
+    depthwise: bool,
+) -> Tensor:
+    """As `convolution_definitions.conv_grad_weight`, of channels that are summed over.
+
+    `dy` is laid out as the flattened image is, 0 between the lines, so a weight's
+    gradient is a product of two rows: lane by lane first, and then over the lanes.
+    """
+    assert not depthwise
+    frame = Layout(layout)
+    size = numbers(frame.parts(x.shape)[2])
+    flat = _flat(size, window, stride, padding, dilation)
+    lanes = _LINE // (8 if x.dtype.name == "f64" else 4)
+    plain = flat.pixels and flat.length % lanes == 0 and x.dtype.name not in NARROW
+    image, spaced = x, dy
+    if not plain:
+        image = _image(x, flat, frame, window, "image")
+        ones = (1,) * frame.rank
+        none = (0,) * frame.rank
+        results = _Flat(
+            flat.results, none, ones, ones, flat.results, flat.extents, flat.pixels
+        )
+        spaced = _image(dy, results, frame, ones, "spaced")
+    return _over_lanes(spaced, image, flat, window, lanes, plain=plain, dtype=dy.dtype)
+
+
+def _over_lanes(
+    dy: Tensor,
+    image: Tensor,
+    flat: _Flat,
+    window: tuple[int, ...],
+    lanes: int,
+    *,
+    plain: bool,
+    dtype: DType,
+) -> Tensor:
+    """The products of rows, as sums of every `lanes`-th element and then of these."""
+    rank = len(window)
+    skipped = 0 if plain else rank
+    made = dy.shape[1 : len(dy.shape) - 1 - skipped]
+    read = image.shape[1 : len(image.shape) - 1 - skipped]
+    batch = reduce_axis(dy.shape[0], "b")
+    steps = reduce_axis(-(-flat.length // lanes), "s")
+    lane = reduce_axis(lanes, "l")
+    names = ("g", "o", "c")[2 - len(made) :] + _TAPS[3 - rank :]
+
+    def rows(at: Indices) -> Any:
+        own, tap, last = at[: len(made) + 1], at[len(made) + 1 : -1], at[-1]
+        q = steps.var * lanes + last
+        phases = () if plain else flat.phases(tap)
+        first = () if plain else (0,) * rank
+        given = dy[(batch.var, *own[:-1], *first, q)]
+        channel = (*own[:-2], own[-1])
+        seen = image[(batch.var, *channel, *phases, q + flat.offset(tap))]
+        return total(given * seen, (batch, steps))
+
+    shape = (*made, read[-1], *window)
+    parts = staged((*shape, lanes), (*names, "l"), rows, "part")
+    dw: Tensor = staged(shape, names, lambda at: total(parts[(*at, lane)], lane), "dw")
+    return narrowed(dw, dtype, names)
+
+
 def _flat(
     size: tuple[int, ...],
     window: tuple[int, ...],
@@ -215,7 +286,13 @@ def _widened(w: Tensor) -> Tensor:
     return made
 
 
-def _image(x: Tensor, flat: _Flat, frame: Layout, window: tuple[int, ...]) -> Tensor:
+def _image(
+    x: Tensor,
+    flat: _Flat,
+    frame: Layout,
+    window: tuple[int, ...],
+    name: str = "flat",
+) -> Tensor:
     """The padded image, dealt out and in one row."""
     n, channels, _ = frame.parts(x.shape)
     reach = flat.offset([k - 1 for k in window])
@@ -238,7 +315,7 @@ def _image(x: Tensor, flat: _Flat, frame: Layout, window: tuple[int, ...]) -> Te
 
     names = ["b", *("g", "c")[2 - len(channels) :]]
     names += [f"r{name}" for name in SPATIAL[3 - frame.rank :]] + ["q"]
-    made: Tensor = staged((*n, *channels, *flat.stride, row), names, element, "flat")
+    made: Tensor = staged((*n, *channels, *flat.stride, row), names, element, name)
     return made
 
 
