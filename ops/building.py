@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from tensorlang import targets
@@ -79,7 +79,8 @@ def default(
 
     knobs = Knobs(pinned=pins)
     made = schedule(op, workload, target, op.prefers(workload), knobs)
-    whole_family = f"{op.family}:" in os.environ.get(PIN_VARIABLE, "")
+    names = {name for name, _, _ in _pins()}
+    whole_family = bool(op.family) and op.family in names
     if knobs.unasked() and not whole_family:  # of a family, some members have it
         known = ", ".join(knobs.values) or "none"
         raise ArgumentError(
@@ -151,6 +152,17 @@ def pinned(op: Operator) -> dict[str, Any]:
         ArgumentError: the variable is not of the form `op:knob=value,knob=value`.
     """
     found: dict[str, Any] = {}
+    own = {op.id, *op.aliases, op.family} - {""}
+    for name, knob, value in _pins():
+        if name in own:
+            found[knob] = _value(value)
+        else:
+            _known(name)
+    return found
+
+
+def _pins() -> Iterator[tuple[str, str, str]]:
+    """The operator or family, the knob and its value of each pin."""
     name = ""
     for part in filter(None, os.environ.get(PIN_VARIABLE, "").split(",")):
         head, _, rest = part.rpartition(":")
@@ -161,11 +173,7 @@ def pinned(op: Operator) -> dict[str, Any]:
                 f"{PIN_VARIABLE}={part!r} is not op:knob=value; for example "
                 "random.bits:lanes=32,unroll=2"
             )
-        if name in (op.id, *op.aliases, op.family):
-            found[knob.strip()] = _value(value.strip())
-        else:
-            _known(name)
-    return found
+        yield name, knob.strip(), value.strip()
 
 
 def _known(name: str) -> None:
