@@ -98,7 +98,11 @@ def define_with(id: str, definition: Callable[..., Any]) -> Define:
     names, _ = _parameters(id, definition)
 
     def define(workload: Workload) -> Any:
-        from tensorlang.ir import frontend, function  # noqa: PLC0415 - only to build
+        from tensorlang.ir import (  # noqa: PLC0415 - only to build
+            Function,
+            frontend,
+            function,
+        )
 
         if len(workload.shapes) != len(names):
             raise ArgumentError(
@@ -112,11 +116,49 @@ def define_with(id: str, definition: Callable[..., Any]) -> Define:
             )
         ]
         made = definition(*inputs, **workload.named)
+        if isinstance(made, Function):
+            return _fitting(id, made, workload)
         outputs = made if isinstance(made, tuple) else (made,)
+        if not outputs or not all(_is_computed(output) for output in outputs):
+            raise OperatorError(
+                f"{id}: its definition returned {made!r}; return what compute(...) "
+                "made, a tuple of that, or an IR function such as ir.parse(...) gives"
+            )
         made = function(id.replace(".", "_"), inputs, outputs)
         return _with_names(made, names)
 
     return define
+
+
+def _is_computed(value: Any) -> bool:
+    from tensorlang.ir.frontend import Tensor  # noqa: PLC0415 - only to build
+
+    return isinstance(value, Tensor) and value.stage is not None
+
+
+def _fitting(id: str, func: Function, workload: Workload) -> Function:
+    """An IR function that a definition returned, which takes just these arrays.
+
+    Raises:
+        OperatorError: its inputs are others, stand after outputs, or it has scalars.
+    """
+    roles = [param.role for param in func.params]
+    count = len(workload.shapes)
+    results = len(roles) - count
+    if func.scalars or results < 1 or roles != ["in"] * count + ["out"] * results:
+        raise OperatorError(
+            f"{id}: the function {func.name} must take {count} inputs, then its "
+            "outputs, and no scalars; write sizes and attributes into its text"
+        )
+    for number, shape in enumerate(workload.shapes):
+        held = func.params[number].buffer
+        extents = tuple(getattr(extent, "value", None) for extent in held.shape)
+        if extents != shape or str(held.dtype) != workload.dtypes[number]:
+            raise OperatorError(
+                f"{id}: {held.name} of the function {func.name} is {held}, but the "
+                f"array is {workload.dtypes[number]}{list(shape)}"
+            )
+    return func
 
 
 def _with_names(func: Function, names: tuple[str, ...]) -> Function:

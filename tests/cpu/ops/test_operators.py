@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from tensorlang.errors import ArgumentError, OperatorError
+from tensorlang.ir import parse
 from tensorlang.ir.frontend import compute, reduce_axis, sum
 from tensorlang.ops import algorithm, find, nn, operator, operators, random, select
 from tensorlang.ops.building import pinned
@@ -108,6 +109,44 @@ def test_wrong_calls(call, says):
 def test_definitions_that_are_none(definition):
     with pytest.raises(OperatorError):
         operator("test.wrong")(definition)
+
+
+def scan(x):
+    return parse(
+        f"def scan(x: f32[{x.shape[0].value}], y: Out[f32[4]]):\n"
+        "    y[0] = x[0]\n"
+        "    for i in range(3):\n"
+        "        y[i + 1] = y[i] + x[i + 1]"
+    )
+
+
+def test_a_definition_may_be_ir_text():
+    summed = operator("test.scan")(scan)
+    assert summed(A[:4]).tolist() == np.add.accumulate(A[:4]).tolist()
+    assert summed.shape((4,)) == (4,)
+
+
+@pytest.mark.parametrize(
+    ("definition", "says"),
+    [
+        (lambda x: None, "its definition returned None; return what compute"),
+        (lambda x: x, "its definition returned"),
+        (lambda x: (), r"its definition returned \(\)"),
+        (lambda x: parse("def f(y: Out[f32[4]]):\n    y[0] = 1.0"), "take 1 inputs"),
+        (
+            lambda x: parse("def f(x: f32[n], y: Out[f32[4]], *, n: i64):\n    pass"),
+            "and no scalars",
+        ),
+        (
+            lambda x: parse("def f(x: f64[4], y: Out[f32[4]]):\n    y[0] = 1.0"),
+            r"but the array is f32\[4\]",
+        ),
+    ],
+)
+def test_definitions_that_define_nothing(definition, says):
+    op = operator(f"test.nothing{len(operators())}")(definition)
+    with pytest.raises(OperatorError, match=says):
+        op(A[:4])
 
 
 # -------------------------------------------------------------------------- names
@@ -245,6 +284,7 @@ def test_pins_are_read_from_the_environment(monkeypatch):
     [
         ("nn.y:z=1", "TENSORLANG_PIN names no operator: no operator is called 'nn.y'"),
         ("random.uniform:zzz=1", "fixes zzz, which is no knob of random.uniform"),
+        ("reefry:zzz=1,random.uniform:zzz=1", "no operator is called 'reefry'"),
     ],
 )
 def test_pins_of_nothing_are_refused(monkeypatch, text, complaint):
@@ -253,6 +293,14 @@ def test_pins_of_nothing_are_refused(monkeypatch, text, complaint):
     with pytest.raises(ArgumentError, match=complaint):
         random.uniform(random.key(0), (3,))
     random.uniform.forget()
+
+
+def test_pins_of_an_operator_without_a_family(monkeypatch):
+    monkeypatch.setenv("TENSORLANG_PIN", "test.scaled_sum:zzz=1")
+    scaled_sum.forget()
+    with pytest.raises(ArgumentError, match="zzz, which is no knob of test.scaled_sum"):
+        scaled_sum(A, B)
+    scaled_sum.forget()
 
 
 @pytest.mark.parametrize("text", ["lanes=3", "random.bits:lanes", "random.bits:=3"])
