@@ -9,7 +9,7 @@ and all arrays lie between forbidden pages (`guarded`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -19,10 +19,11 @@ import numpy as np
 from tensorlang.errors import TensorlangError, TuningError
 from tensorlang.ir.interpreter import run
 from tensorlang.ops.examples import arguments
+from tensorlang.ops.tensors import TensorOperator
 from tensorlang.runtime import build
 from tensorlang.runtime.describing import signature_of
 from tensorlang.tuner.guarded import EDGES, Array, Guarded
-from tensorlang.tuner.ragged import ragged
+from tensorlang.tuner.ragged import batches, ragged
 from tensorlang.tuner.tolerance import reassociation
 from tensorlang.tuner.widen import widened
 
@@ -76,20 +77,37 @@ class Gate:
 
     @cached_property
     def small(self) -> list[Case]:
+        """Ragged shapes that the kernel takes.
+
+        Where all sizes are told at the call, by the interpreter. A kernel whose sizes
+        are fixed but for a batch is too large for that: by the plain loop nest.
+        """
+        if isinstance(self._op, TensorOperator):
+            self._vouched_small()
+            names = self._op.names(self._workload)
+            return [self._compiled(each) for each in batches(self._workload, names)]
+        return list(self._judged())
+
+    def _judged(self) -> Iterator[Case]:
         """Ragged shapes that the definition takes, by the interpreter."""
-        cases = []
         for workload in ragged(self._workload):
             try:
-                cases.append(self._interpreted(workload))
+                yield self._interpreted(workload)
             except TensorlangError:  # it is not defined for a shape so small
                 continue
-        return cases
+
+    def _vouched_small(self) -> None:
+        """The plain loop nest is right on the first small shape that there can be."""
+        for case in self._judged():
+            self._vouched(case)
+            return
 
     @cached_property
     def full(self) -> Case:
         """The workload itself, with what its plain loop nest gives."""
-        for case in self.small[:1]:
-            self._vouched(case)
+        if not isinstance(self._op, TensorOperator):
+            for case in self.small[:1]:
+                self._vouched(case)
         return self._compiled(self._workload)
 
     def _case(self, workload: Workload) -> tuple[Function, list[Array], list[Any]]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from tensorlang import targets
 from tensorlang.cli import console, options
+from tensorlang.cli.tune_network import tune_network
 from tensorlang.cli.watching import watcher
 from tensorlang.errors import ArgumentError
 from tensorlang.tuner.storage import default_url, redacted
@@ -26,8 +28,21 @@ _BUDGET: Final = "60s"
 
 @app.command()
 def tune(
-    op: options.Name,
+    op: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[OP]", help="An operator, or module:name for your own."
+        ),
+    ] = None,
     *,
+    model: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="An ONNX file: tune all that it computes."),
+    ] = None,
+    batch: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="First size of a model's inputs where open."),
+    ] = None,
     target: options.TargetName = None,
     shape: options.Shape = None,
     dtype: options.DType = None,
@@ -49,13 +64,24 @@ def tune(
         bool, typer.Option(help="Go on from the trials of earlier runs.")
     ] = True,
 ) -> None:
-    """Find the fastest schedule of an operator, or of a family's members in turn.
+    """Find the fastest schedule of an operator, a family's members, or a network's.
 
     Every candidate is checked before it is timed, and only what beats the default
     beyond the noise is recorded. Ctrl-C keeps what was tried: the same command goes on.
     """
     limit = _end(budget, trials, seed)
     machine = targets.get(target)
+    if model is not None:
+        if op is not None or shape or dtype or attr or trials is not None:
+            raise ArgumentError(
+                "--model names all that is tuned, within --budget: leave out OP, "
+                "--shape, --dtype, --attr and --trials"
+            )
+        how = {"target": machine, "seed": seed, "storage": storage, "resume": resume}
+        tune_network(model, batch, limit or options.seconds(_BUDGET), how, _tell)
+        return
+    if op is None:
+        raise ArgumentError("name an operator to tune, or a network with --model FILE")
     members = options.operators(op)
     for member in members:
         options.workload(member, shape, dtype, attr)
