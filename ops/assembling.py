@@ -6,8 +6,10 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from tensorlang.ir import boolean, f32, f64, frontend, function
-from tensorlang.ir.dtypes import DType
+from tensorlang.ir.dtypes import DType, as_dtype
 from tensorlang.ir.nodes import Expr, Function, Var
 
 if TYPE_CHECKING:
@@ -82,9 +84,12 @@ def _parameters(
 def scalar_type(usual: Any, dtypes: tuple[str, ...]) -> DType:
     """The type of a scalar by a usual value of it and the arrays that it goes with.
 
+    A whole number of NumPy has its own type, whatever the arrays.
     Whole numbers are of the last array's type where that is an integer, truth is bool,
     and all others are f64 beside f64 arrays, else f32.
     """
+    if isinstance(usual, np.integer):
+        return as_dtype(usual.dtype)
     if isinstance(usual, bool):
         return boolean
     if isinstance(usual, int) and dtypes and DType(dtypes[-1]).is_integer:

@@ -160,8 +160,8 @@ class Operator:
         spare = [value.clone() if _is_key(value) else value for value in args]
         named = {k: v.clone() if _is_key(v) else v for k, v in kwargs.items()}
         found = self._front(*spare, **named)[0]
-        built = self._launches.get(found)
-        return getattr(found, "kernel", found) if built is None else built
+        inner = getattr(found, "kernel", found)
+        return self._launches.get(inner, inner)
 
     def workload(
         self,

@@ -4,6 +4,24 @@ A schedule is a function with knobs. Importing this package enters them all in t
 that `tensorlang.scheduling.schedules_for` reads.
 """
 
-from tensorlang.schedules import conv, depthwise, generic, pool, random, rows, transpose
+from tensorlang.schedules import (
+    conv,
+    depthwise,
+    embedding,
+    generic,
+    pool,
+    random,
+    rows,
+    transpose,
+)
 
-__all__ = ["conv", "depthwise", "generic", "pool", "random", "rows", "transpose"]
+__all__ = [
+    "conv",
+    "depthwise",
+    "embedding",
+    "generic",
+    "pool",
+    "random",
+    "rows",
+    "transpose",
+]

@@ -40,11 +40,26 @@ from tensorlang.ops.nn.convolution import (
 )
 from tensorlang.ops.nn.dense import PackedWeight, dense, dense_grad, prepack
 from tensorlang.ops.nn.dropout import dropout, dropout_grad, dropout_train
+from tensorlang.ops.nn.embedding import embedding, embedding_grad
 from tensorlang.ops.nn.global_pooling import (
     global_avg_pool,
     global_avg_pool_grad,
     global_max_pool,
     global_max_pool_grad,
+)
+from tensorlang.ops.nn.joining import (
+    concatenate,
+    concatenate_grad,
+    pad,
+    pad_grad,
+)
+from tensorlang.ops.nn.movement import (
+    batch_flatten,
+    batch_flatten_grad,
+    reshape,
+    reshape_grad,
+    transpose,
+    transpose_grad,
 )
 from tensorlang.ops.nn.mse import mse, mse_grad
 from tensorlang.ops.nn.pooling import (
@@ -100,6 +115,10 @@ __all__ = [
     "avg_pool2d_grad",
     "avg_pool3d",
     "avg_pool3d_grad",
+    "batch_flatten",
+    "batch_flatten_grad",
+    "concatenate",
+    "concatenate_grad",
     "conv1d",
     "conv1d_grad",
     "conv1d_grad_data",
@@ -123,6 +142,8 @@ __all__ = [
     "dropout",
     "dropout_grad",
     "dropout_train",
+    "embedding",
+    "embedding_grad",
     "gelu",
     "gelu_grad",
     "global_avg_pool",
@@ -141,9 +162,13 @@ __all__ = [
     "max_pool3d_grad",
     "mse",
     "mse_grad",
+    "pad",
+    "pad_grad",
     "prepack",
     "relu",
     "relu_grad",
+    "reshape",
+    "reshape_grad",
     "sigmoid",
     "sigmoid_grad",
     "silu",
@@ -154,4 +179,6 @@ __all__ = [
     "softplus_grad",
     "tanh",
     "tanh_grad",
+    "transpose",
+    "transpose_grad",
 ]

@@ -1,0 +1,104 @@
+"""Rows by their numbers, as loops; numbers that name no row are fault 1."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tensorlang.ir import as_expr, compute, f32, i64, select
+from tensorlang.ir.frontend import Stage, Tensor
+from tensorlang.ir.natives import check
+from tensorlang.ir.nodes import (
+    Axis,
+    Block,
+    Buffer,
+    Evaluate,
+    For,
+    If,
+    Let,
+    Load,
+    Store,
+    Var,
+    seq,
+)
+from tensorlang.ops.assembling import NARROW, stored, wide
+
+if TYPE_CHECKING:
+    from tensorlang.ir.nodes import Expr, Stmt
+
+_FAULT = 1
+
+
+def embedding(ids: Tensor, table: Tensor) -> Tensor:
+    """y[n, width] = table[ids[n], width]; 0 where there is no such row."""
+    rows, width = table.shape
+    y = Buffer("y", table.dtype, (ids.shape[0], width))
+    position, column = Var("vp", i64), Var("vc", i64)
+    row, inside = Var("row", i64), Var("inside", (position < rows).dtype)
+    zero = as_expr(0.0).cast(table.dtype)
+    read = Load(table.buffer, (row, column), inside)
+    body = seq(
+        Let(row, ids[position].cast(i64)),
+        Let(inside, _names_row(row, rows)),
+        Evaluate(check(inside, _FAULT)),
+        Store(y, (position, column), select(inside, read, zero)),
+    )
+    nest = _nest("y", ids.shape[0], width, "spatial", body)
+    return Tensor(y, Stage(nest, (y,), (ids, table)))
+
+
+def embedding_grad(dy: Tensor, ids: Tensor, table: Tensor, *, skipped: Expr) -> Tensor:
+    """The rows of dy, added up in order where ids say; none for the row `skipped`.
+
+    In f32 for narrower types, and then rounded once.
+    """
+    rows, width = table.shape
+    narrow = table.dtype.name in NARROW
+    total = Buffer("total", f32 if narrow else table.dtype, (rows, width))
+    position, column = Var("vp", i64), Var("vc", i64)
+    row, inside = Var("row", i64), Var("inside", (position < rows).dtype)
+    place = (row, column)
+    added = Load(total, place) + wide(dy[position, column])
+    body = seq(
+        Let(row, ids[position].cast(i64)),
+        Let(inside, _names_row(row, rows)),
+        Evaluate(check(inside, _FAULT)),
+        If(inside & row.not_equal(skipped), Store(total, place, added)),
+    )
+    nest = seq(
+        _cleared(total),
+        _nest("add", ids.shape[0], width, "ordered", body),
+    )
+    made = Tensor(total, Stage(nest, (total,), (dy, ids, table)))
+    if not narrow:
+        return made
+    rounded: Tensor = compute(
+        (rows, width), lambda r, z: stored(made[r, z], table.dtype), "dx"
+    )
+    return rounded
+
+
+def _names_row(row: Expr, rows: Expr) -> Expr:
+    return (row >= 0) & (row < rows)
+
+
+def _cleared(total: Buffer) -> Stmt:
+    row, column = Var("vr", i64), Var("vz", i64)
+    r, z = Var("r", i64), Var("z", i64)
+    axes = (
+        Axis(row, "spatial", total.shape[0], r),
+        Axis(column, "spatial", total.shape[1], z),
+    )
+    zero = as_expr(0.0).cast(total.dtype)
+    block = Block("clear", axes, Store(total, (row, column), zero))
+    return For(r, total.shape[0], "serial", For(z, total.shape[1], "serial", block))
+
+
+def _nest(name: str, count: Expr, width: Expr, kind: str, body: Stmt) -> Stmt:
+    """Loops over positions and columns; `kind` is what positions are."""
+    p, c = Var("p", i64), Var("c", i64)
+    axes = (
+        Axis(Var("vp", i64), kind, count, p),
+        Axis(Var("vc", i64), "spatial", width, c),
+    )
+    block = Block(name, axes, body)
+    return For(p, count, "serial", For(c, width, "serial", block))

@@ -1,0 +1,65 @@
+"""Rows of tables on a CPU.
+
+    for p in range(n):                  for p_0 in parallel(...):  # 4096 elements
+        for c in range(width):    ->        for p_1 in range(...):
+            y[p, c] = table[ids[p], c]          for c in vectors: ...
+
+Rows are added up in the order of their positions, so these stay one after the other.
+Columns never meet: strips of them go to threads, and every strip has its own walk
+through all positions.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tensorlang.ir.visit import blocks
+from tensorlang.schedules.cutting import cut, extent, in_lanes
+from tensorlang.schedules.generic import generic
+from tensorlang.schedules.streaming import loop_named
+from tensorlang.scheduling import Knobs, Schedule, schedule
+
+_ELEMENTS: Final = (1 << 10, 1 << 12, 1 << 14)  # of a thread's unit of work
+_STRIPS: Final = (1, 2, 4, 8)  # vectors side by side
+_MANY_STRIPS: Final = 4
+
+
+@schedule("embedding")
+def embedding(s: Schedule, knobs: Knobs) -> None:
+    """Rows that are read, or that are added to."""
+    names = {block.name for block in blocks(s.function)}
+    if "add" in names:
+        _added(s, knobs)
+        generic(s, knobs)  # clears before, rounds behind
+    else:
+        _read(s, knobs)
+
+
+def _width(s: Schedule) -> int:
+    """Lanes of a vector register of the table's elements."""
+    table = next(b for b in s.function.buffers if b.name == "table")
+    bits = max(table.dtype.bits, 32)
+    return s.target.lanes(bits) if s.target else 512 // bits
+
+
+def _read(s: Schedule, knobs: Knobs) -> None:
+    columns = extent(s, "c") or 1
+    elements = knobs.choice("elements", _ELEMENTS, default=1 << 12)
+    in_lanes(s, loop_named(s, "c"), 2 * _width(s))
+    rows, _ = s.split("p", [None, max(elements // columns, 1)])
+
+    s.parallel(rows)
+
+
+def _added(s: Schedule, knobs: Knobs) -> None:
+    columns, width = extent(s, "c") or 1, _width(s)
+    fits = [n for n in _STRIPS if columns >= _MANY_STRIPS * n * width]
+    lanes = width * knobs.choice("strip", _STRIPS, default=max(fits, default=1))
+    s.reorder("c", "p")
+    for part in cut(s, "add", "c", lanes):
+        strip, positions = s.loops(part)
+        length = min(lanes, extent(s, strip) or lanes)
+        strip, lane = s.split(strip, [None, length])
+        s.reorder(strip, positions, lane)
+        s.vectorize(lane)
+        s.parallel(strip)
