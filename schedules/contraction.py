@@ -84,7 +84,7 @@ def _cut_rows(s: Schedule, block: str, row: str, rows: int) -> list[tuple[str, i
     """
     if extent(s, row) is not None:
         return [(part, rows) for part in cut(s, block, row, rows)]
-    found = []
+    found: list[tuple[str, int]] = []
     for size in (rows, *(n for n in _SMALL if n < rows)):
         if size == 1:
             return [*found, (block, 1)]

@@ -207,4 +207,5 @@ def torch_adam(n: int, threads: int) -> Call:
     torch.set_num_threads(threads)
     param = torch.nn.Parameter(torch.randn(n))
     param.grad = torch.randn(n)
-    return torch.optim.Adam([param], lr=1e-3, fused=True).step
+    step: Call = torch.optim.Adam([param], lr=1e-3, fused=True).step
+    return step

@@ -88,4 +88,5 @@ def _batch(a: Tensor, b: Tensor) -> Expr:
 
 
 def _rounded(sums: Tensor, like: Tensor, name: str) -> Tensor:
-    return compute(sums.shape, lambda *i: stored(sums[i], like.dtype), name)
+    made: Tensor = compute(sums.shape, lambda *i: stored(sums[i], like.dtype), name)
+    return made

@@ -52,7 +52,8 @@ def dense(
             value = value + wide(residual[i, j])
         return stored(value, x.dtype)
 
-    return compute((x.shape[0], columns), element, "y")
+    y: Tensor = compute((x.shape[0], columns), element, "y")
+    return y
 
 
 def product(x: Tensor, w: Tensor, layout: str, columns: int) -> Tensor:
@@ -67,11 +68,12 @@ def product(x: Tensor, w: Tensor, layout: str, columns: int) -> Tensor:
         strip = w.shape[2]
         return w[j // strip, k, j % strip]
 
-    return compute(
+    products: Tensor = compute(
         (x.shape[0], columns),
         lambda i, j: total(wide(x[i, k]) * wide(weight(j)), k),
         "products",
     )
+    return products
 
 
 def _dropped(value: Expr, key: Tensor, index: Expr, keep: Var, how: str) -> Expr:
@@ -109,4 +111,5 @@ def dense_grad(
 
 def _rounded(sums: Tensor, like: Tensor, name: str) -> Tensor:
     """The sums in the type of the inputs; where that is theirs, just renamed."""
-    return compute(sums.shape, lambda *i: stored(sums[i], like.dtype), name)
+    made: Tensor = compute(sums.shape, lambda *i: stored(sums[i], like.dtype), name)
+    return made

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from tensorlang.errors import ArgumentError
 from tensorlang.ir.dtypes import DType, as_dtype, i64
+from tensorlang.ir.frontend import Tensor
 from tensorlang.ir.nodes import Buffer, Expr, Function, Param, Stmt, Var, as_expr
 from tensorlang.ops.random import words
 from tensorlang.ops.random.distributions import DISTRIBUTIONS
@@ -74,7 +75,7 @@ class Draw:
         return self.hash_at(words.draw_counter(self.how, *at), key, rows)
 
     def hash_at(
-        self, counter: Sequence[Expr], key: Buffer, rows: Sequence[Expr]
+        self, counter: Sequence[Expr], key: Buffer | Tensor, rows: Sequence[Expr]
     ) -> tuple[Expr, ...]:
         """The words of H(key of the row, counter)."""
         loaded = [key[(*rows, word)] for word in range(self.how.key_words)]
