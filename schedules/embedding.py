@@ -47,7 +47,6 @@ def _read(s: Schedule, knobs: Knobs) -> None:
     elements = knobs.choice("elements", _ELEMENTS, default=1 << 12)
     in_lanes(s, loop_named(s, "c"), 2 * _width(s))
     rows, _ = s.split("p", [None, max(elements // columns, 1)])
-
     s.parallel(rows)
 
 
