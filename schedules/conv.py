@@ -236,8 +236,8 @@ def _chosen(s: Schedule, knobs: Knobs, work: Work, units: int) -> tuple[Tile, in
     """The tile and the lines of a unit: knobs, whose defaults are the cheapest."""
     lanes, registers = width(s)
     tile, lines = choose(work, lanes, registers, units)
-    rows = [n for n in range(1, _MOST_ROWS + 1) if work.outputs % n == 0]
-    rows = knobs.choice("rows", rows, default=tile.rows)
+    divisors = [n for n in range(1, _MOST_ROWS + 1) if work.outputs % n == 0]
+    rows = knobs.choice("rows", divisors, default=tile.rows)
     vectors = knobs.choice("vectors", _VECTORS, default=tile.vectors)
     lines = knobs.choice("lines", work.cuts, default=lines)
     return Tile(rows, vectors, lanes), lines

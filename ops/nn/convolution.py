@@ -103,23 +103,33 @@ def _flattened(workload: Workload) -> bool:
     """Whether the channels come first, and outputs read several of them."""
     letters = str(workload.named["layout"])
     own = len(workload.shapes[1]) - len(letters) + 2
-    return letters[1] == "C" and len(letters) > 2 and own > 1 and _several(workload)
+    return (
+        letters[1] == "C"
+        and len(letters) > 2
+        and own > 1
+        and math.prod(_results(workload)) > 1
+    )
 
 
-def _several(workload: Workload) -> bool:
-    """Whether there is more than one pixel in a result."""
+def _results(workload: Workload) -> Shape:
+    """How many windows there are along each dimension."""
     given = workload.named
     size, window = workload.shapes[0], workload.shapes[1]
     rank = len(str(given["layout"])) - 2
     slid = windows("nn.conv", window[len(window) - rank :], given)
-    return math.prod(slid.outputs("nn.conv", size[len(size) - rank :])) > 1
+    return slid.outputs("nn.conv", size[len(size) - rank :])
 
 
 def _depthwise(workload: Workload) -> bool:
     """Whether the channels come first, and each output reads one."""
     letters = str(workload.named["layout"])
     own = len(workload.shapes[1]) - len(letters) + 2
-    return letters[1] == "C" and len(letters) > 2 and own == 1 and _several(workload)
+    return (
+        letters[1] == "C"
+        and len(letters) > 2
+        and own == 1
+        and _results(workload)[-1] > 1
+    )
 
 
 def _prefers(workload: Workload) -> str:

@@ -19,6 +19,8 @@ GRID = [
     ((3, 3), 6, 4, {"groups": 2, "padding": 1, "stride": 2}),
     ((3, 3), 6, 6, {"groups": 6, "padding": 1}),
     ((1, 1), 6, 8, {}),
+    ((3, 3), 6, 17, {"padding": 1, "stride": (2, 3)}),  # no tile divides 17 outputs
+    ((3, 5), 8, 8, {"groups": 8, "padding": 2, "stride": (2, 3), "dilation": (1, 2)}),
 ]
 
 
@@ -206,3 +208,9 @@ def test_bad_calls():
         nn.conv2d_grad(x, x, w)
     with pytest.raises(ArgumentError, match="gradient of its own"):
         nn.conv2d_grad(x, x, w, padding=1, activation="relu")
+
+
+def test_one_column_of_each_channel_for_itself():
+    x, w = images(2, 8, 3, 5), images(8, 1, 3, 5, seed=1)
+    given = {"groups": 8, "padding": (2, 0), "stride": (1, 3)}
+    close(nn.conv2d(x, w, **given), F.conv2d(t(x), t(w), **given))

@@ -74,6 +74,15 @@ def test_avg_pool(kernel, given):
     )
 
 
+def test_long_lines():
+    x = torch.from_numpy(images(2, 3, 33, 79))
+    for kernel, stride, padding in ((2, 2, 0), (3, 2, 1), (3, 3, 0)):
+        got = nn.max_pool2d(x, kernel, stride, padding)
+        assert torch.equal(got, F.max_pool2d(x, kernel, stride, padding))
+        got = nn.avg_pool2d(x, kernel, stride, padding)
+        assert torch.allclose(got, F.avg_pool2d(x, kernel, stride, padding), atol=1e-6)
+
+
 @pytest.mark.parametrize("results", [(4, 5), (3, 11), (12, 2)])
 def test_adaptive(results):
     x = images(2, 3, 9, 11)
