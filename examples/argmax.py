@@ -24,7 +24,7 @@ def row_argmax(rows: int, columns: int) -> Function:
     """top[rows] f32 and its lowest column at[rows] i64 of x[rows, columns] f32."""
     x = placeholder((rows, columns), "f32", "x")
     k = reduce_axis(columns, "k")
-    top, at = compute((rows,), lambda i: argmax(x[i, k], k.var, k), ("top", "at"))
+    top, at = compute((rows,), lambda i: argmax(x[i, k], k, k), ("top", "at"))
     return function("row_argmax", [x], [top, at])
 
 

@@ -46,7 +46,7 @@ def conv2d(
     y = compute(
         (image[0], weight[0], rows, columns),
         lambda b, o, i, j: sum(
-            x[b, c, i * stride + ky.var, j * stride + kx.var] * f[o, c, ky, kx],
+            x[b, c, i * stride + ky, j * stride + kx] * f[o, c, ky, kx],
             (c, ky, kx),
         ),
         "y",

@@ -201,6 +201,12 @@ def _prepared(
         attributes_of(attributes),
     )
     func = op.function(workload)
+    if func.scalars:
+        names = ", ".join(scalar.name for scalar in func.scalars)
+        raise OperatorError(
+            f"{op.id}: nothing in its definition says what {names} is; take it as a "
+            "keyword parameter, or fold over it where it is a reduction's axis"
+        )
     known = shapes(func, op.sizes(workload))
     results = tuple(
         (known[param.buffer.name], param.buffer.dtype.numpy)

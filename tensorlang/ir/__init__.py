@@ -48,8 +48,29 @@ if TYPE_CHECKING:
         sum,
     )
     from tensorlang.ir.interpreter import run
-    from tensorlang.ir.intrinsics import intrinsic
-    from tensorlang.ir.nodes import Bitcast as bitcast  # noqa: N813 - reads as a call
+    from tensorlang.ir.intrinsics import (
+        ceil,
+        cos,
+        erf,
+        erfinv,
+        exp,
+        exp2,
+        expm1,
+        floor,
+        fma,
+        intrinsic,
+        isinf,
+        isnan,
+        log,
+        log1p,
+        log2,
+        pow,
+        sigmoid,
+        sin,
+        sqrt,
+        tanh,
+        trunc,
+    )
     from tensorlang.ir.nodes import (
         Buffer,
         Const,
@@ -58,9 +79,10 @@ if TYPE_CHECKING:
         Stmt,
         Var,
         as_expr,
+        bitcast,
+        cast,
+        select,
     )
-    from tensorlang.ir.nodes import Cast as cast  # noqa: N813 - reads as a call
-    from tensorlang.ir.nodes import Select as select  # noqa: N813 - reads as a call
     from tensorlang.ir.parser import parse
     from tensorlang.ir.printer import show
     from tensorlang.ir.simplify import simplify_function
@@ -85,21 +107,36 @@ __all__ = [
     "bitcast",
     "boolean",
     "cast",
+    "ceil",
     "compute",
+    "cos",
+    "erf",
+    "erfinv",
+    "exp",
+    "exp2",
+    "expm1",
     "f16",
     "f32",
     "f64",
+    "floor",
+    "fma",
     "function",
     "i8",
     "i16",
     "i32",
     "i64",
     "intrinsic",
+    "isinf",
+    "isnan",
+    "log",
+    "log1p",
+    "log2",
     "max",
     "min",
     "named",
     "parse",
     "placeholder",
+    "pow",
     "prod",
     "reduce_axis",
     "reduction",
@@ -107,9 +144,14 @@ __all__ = [
     "scalar",
     "select",
     "show",
+    "sigmoid",
     "simplify_function",
+    "sin",
     "size",
+    "sqrt",
     "sum",
+    "tanh",
+    "trunc",
     "u8",
     "u16",
     "u32",
@@ -124,17 +166,20 @@ _FRONTEND: Final = (
     "max", "min", "named", "placeholder", "prod", "reduce_axis", "reduction", "scalar",
     "size", "sum",
 )  # fmt: skip
-_NODES: Final = {
-    **{n: n for n in ("Buffer", "Const", "Expr", "Function", "Stmt", "Var", "as_expr")},
-    "bitcast": "Bitcast",
-    "cast": "Cast",
-    "select": "Select",
-}
+_NODES: Final = (
+    "Buffer", "Const", "Expr", "Function", "Stmt", "Var", "as_expr", "bitcast", "cast",
+    "select",
+)  # fmt: skip
+_INTRINSICS: Final = (
+    "ceil", "cos", "erf", "erfinv", "exp", "exp2", "expm1", "floor", "fma", "intrinsic",
+    "isinf", "isnan", "log", "log1p", "log2", "pow", "sigmoid", "sin", "sqrt", "tanh",
+    "trunc",
+)  # fmt: skip
 _HOME: Final[dict[str, tuple[str, str]]] = {
     **{name: ("frontend", name) for name in _FRONTEND},
-    **{name: ("nodes", attribute) for name, attribute in _NODES.items()},
+    **{name: ("intrinsics", name) for name in _INTRINSICS},
+    **{name: ("nodes", name) for name in _NODES},
     "function": ("assembly", "function"),
-    "intrinsic": ("intrinsics", "intrinsic"),
     "parse": ("parser", "parse"),
     "run": ("interpreter", "run"),
     "show": ("printer", "show"),

@@ -30,6 +30,7 @@ from tensorlang.ir.nodes import (
     For,
     Let,
     Load,
+    Operand,
     Reduce,
     Reducer,
     Stmt,
@@ -39,21 +40,21 @@ from tensorlang.ir.nodes import (
     seq,
 )
 from tensorlang.ir.reducers import builtin
-from tensorlang.ir.visit import (
-    fresh,
-    names,
-    substitute,
-)
+from tensorlang.ir.visit import fresh, names, substitute, walk
 
 Shape: TypeAlias = Sequence[ExprLike]
 
 
 @dataclass(slots=True)
 class _Body:
-    """What happens while the body of a `compute` runs: names given, tensors read."""
+    """What happens while the body of a `compute` runs.
+
+    Names given, tensors read, reduction axes used.
+    """
 
     labels: dict[int, tuple[Expr, str]] = field(default_factory=dict)
     inputs: list[Tensor] = field(default_factory=list)
+    axes: list[Var] = field(default_factory=list)
 
 
 _BODY: ContextVar[_Body | None] = ContextVar("body", default=None)
@@ -66,13 +67,12 @@ class Tensor:
     buffer: Buffer
     stage: Stage | None = None
 
-    def __getitem__(self, indices: ExprLike | ReduceAxis | tuple[Any, ...]) -> Load:
+    def __getitem__(self, indices: ExprLike | tuple[Any, ...]) -> Load:
         given = indices if isinstance(indices, tuple) else (indices,)
-        exprs = (i.var if isinstance(i, ReduceAxis) else as_expr(i) for i in given)
         body = _BODY.get()
         if body is not None:
             body.inputs.append(self)
-        return Load(self.buffer, tuple(exprs))
+        return Load(self.buffer, tuple(as_expr(index) for index in given))
 
     @property
     def shape(self) -> tuple[Expr, ...]:
@@ -86,25 +86,47 @@ class Tensor:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ReduceAxis:
+class ReduceAxis(Operand):
     """An axis to fold over; in expressions use it like a number."""
 
-    var: Var
+    name: str
     extent: Expr
 
+    @property
+    def var(self) -> Var:
+        """The variable that counts along it."""
+        made = Var(self.name, i64)
+        body = _BODY.get()
+        if body is not None:
+            body.axes.append(made)
+        return made
+
+    def expression(self) -> Var:
+        """The variable that counts along it."""
+        return self.var
+
     def __index__(self) -> int:
-        raise IRError(
-            f"the axis {self.var.name} is not a number; use {self.var.name}.var"
-        )
+        raise IRError(f"the axis {self.name} has no value while the program is built")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Reduction:
+class Reduction(Operand):
     """What `sum(...)` and its kin return: only the whole body of a `compute`."""
 
     reducer: str | Reducer
     values: tuple[Expr, ...]
     axes: tuple[ReduceAxis, ...]
+
+    def expression(self) -> Expr:
+        """A reduction stands for no expression.
+
+        Raises:
+            IRError: always.
+        """
+        raise IRError(
+            "a reduction is the whole body of a compute; give it a compute of its own "
+            "and use the elements of that"
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,7 +138,7 @@ class Stage:
     inputs: tuple[Tensor, ...] = ()
 
 
-Body: TypeAlias = "Expr | tuple[ExprLike, ...] | Reduction | int | float | bool"
+Body: TypeAlias = "ExprLike | tuple[ExprLike, ...]"
 
 
 def placeholder(
@@ -139,45 +161,46 @@ def scalar(name: str, dtype: DType | str = "f32") -> Var:
 
 def reduce_axis(extent: ExprLike, name: str = "k") -> ReduceAxis:
     """An axis of `extent` steps to fold over with `sum`, `max`, `argmax`, ..."""
-    return ReduceAxis(Var(name, i64), as_expr(extent))
+    return ReduceAxis(name, as_expr(extent))
 
 
 def reduction(
     reducer: str | Reducer,
-    values: Expr | tuple[Expr, ...],
+    values: ExprLike | tuple[ExprLike, ...],
     axis: ReduceAxis | Sequence[ReduceAxis],
 ) -> Reduction:
     """`values`, one a component of the reducer's state, folded over the axes."""
     axes = (axis,) if isinstance(axis, ReduceAxis) else tuple(axis)
-    return Reduction(reducer, values if isinstance(values, tuple) else (values,), axes)
+    given = values if isinstance(values, tuple) else (values,)
+    return Reduction(reducer, tuple(as_expr(value) for value in given), axes)
 
 
-def sum(value: Expr, axis: ReduceAxis | Sequence[ReduceAxis]) -> Reduction:
+def sum(value: ExprLike, axis: ReduceAxis | Sequence[ReduceAxis]) -> Reduction:
     """The sum of `value` over the axes."""
     return reduction("sum", value, axis)
 
 
-def max(value: Expr, axis: ReduceAxis | Sequence[ReduceAxis]) -> Reduction:
+def max(value: ExprLike, axis: ReduceAxis | Sequence[ReduceAxis]) -> Reduction:
     """The largest `value` over the axes."""
     return reduction("max", value, axis)
 
 
-def min(value: Expr, axis: ReduceAxis | Sequence[ReduceAxis]) -> Reduction:
+def min(value: ExprLike, axis: ReduceAxis | Sequence[ReduceAxis]) -> Reduction:
     """The smallest `value` over the axes."""
     return reduction("min", value, axis)
 
 
-def prod(value: Expr, axis: ReduceAxis | Sequence[ReduceAxis]) -> Reduction:
+def prod(value: ExprLike, axis: ReduceAxis | Sequence[ReduceAxis]) -> Reduction:
     """The product of `value` over the axes."""
     return reduction("prod", value, axis)
 
 
-def argmax(value: Expr, index: Expr, axis: ReduceAxis) -> Reduction:
+def argmax(value: ExprLike, index: ExprLike, axis: ReduceAxis) -> Reduction:
     """The largest `value` and its lowest `index`: two outputs."""
     return reduction("argmax", (value, index), axis)
 
 
-def argmin(value: Expr, index: Expr, axis: ReduceAxis) -> Reduction:
+def argmin(value: ExprLike, index: ExprLike, axis: ReduceAxis) -> Reduction:
     """The smallest `value` and its lowest `index`: two outputs."""
     return reduction("argmin", (value, index), axis)
 
@@ -219,6 +242,7 @@ def compute(
     finally:
         _BODY.reset(token)
     values = _values(result)
+    _folds_all(given[0], building.axes, values, result)
     if len(given) != len(values):
         given = tuple(f"{given[0]}{n}" for n in range(len(values)))
     buffers = tuple(
@@ -252,6 +276,22 @@ def _values(result: Body) -> tuple[Expr, ...]:
     if isinstance(result, tuple):
         return tuple(as_expr(value) for value in result)
     return (as_expr(result),)
+
+
+def _folds_all(
+    name: str, used: Sequence[Var], values: tuple[Expr, ...], result: Body
+) -> None:
+    """Refuse a reduction axis that no reduction folds over."""
+    folded = result.axes if isinstance(result, Reduction) else ()
+    stray = {*used} - {axis.var for axis in folded}
+    if not stray:
+        return
+    for part in (part for value in values for part in walk(value)):
+        if isinstance(part, Var) and part in stray:
+            raise IRError(
+                f"{name} uses the reduction axis {part.name} outside of a reduction "
+                f"over it; fold it, as in sum(..., {part.name})"
+            )
 
 
 def _block_body(

@@ -88,7 +88,7 @@ from typing import Any, Final, TypeAlias, TypeVar, dataclass_transform
 import numpy as np
 
 from tensorlang.errors import DTypeError, IRError
-from tensorlang.ir.dtypes import DType, boolean, f32, i64
+from tensorlang.ir.dtypes import DType, as_dtype, boolean, f32, i64
 
 UNARY: Final = ("neg", "not", "abs")
 ARITHMETIC: Final = ("add", "sub", "mul", "div", "floordiv", "floormod", "min", "max")
@@ -148,11 +148,18 @@ class Node:
 # ---------------------------------------------------------------- expressions
 
 
-class Expr(Node):
-    """A value; Python's operators on it build bigger ones (`==` compares trees)."""
+class Operand:
+    """What Python's operators build expressions of (`==` compares objects)."""
 
     __slots__ = ()
-    dtype: DType
+
+    def expression(self) -> Expr:
+        """The expression that it stands for.
+
+        Raises:
+            IRError: it stands for none.
+        """
+        raise NotImplementedError
 
     def __add__(self, other: ExprLike) -> Expr:
         return binary("add", self, other)
@@ -206,10 +213,10 @@ class Expr(Node):
         return binary("shr", self, other)
 
     def __neg__(self) -> Expr:
-        return Unary("neg", self)
+        return Unary("neg", as_expr(self))
 
     def __invert__(self) -> Expr:
-        return Unary("not", self)
+        return Unary("not", as_expr(self))
 
     def __lt__(self, other: ExprLike) -> Expr:
         return compare("lt", self, other)
@@ -231,9 +238,20 @@ class Expr(Node):
         """The comparison `self != other` as an expression."""
         return compare("ne", self, other)
 
-    def cast(self, dtype: DType) -> Expr:
+    def cast(self, dtype: DType | str) -> Expr:
         """This value converted to `dtype`; itself where the type is that already."""
-        return self if self.dtype == dtype else Cast(dtype, self)
+        return cast(dtype, self)
+
+
+class Expr(Node, Operand):
+    """A value; Python's operators on it build bigger ones (`==` compares trees)."""
+
+    __slots__ = ()
+    dtype: DType
+
+    def expression(self) -> Expr:
+        """The expression itself."""
+        return self
 
     def __bool__(self) -> bool:
         raise IRError(
@@ -242,7 +260,7 @@ class Expr(Node):
         )
 
 
-ExprLike: TypeAlias = "Expr | bool | int | float"
+ExprLike: TypeAlias = "Operand | bool | int | float"
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -612,11 +630,14 @@ def as_expr(value: ExprLike, dtype: DType | None = None) -> Expr:
         return Const(int(value), dtype or i64)
     if isinstance(value, (float, np.floating)):
         return Const(float(value), dtype or f32)
+    if isinstance(value, Operand):
+        return value.expression()
     raise DTypeError(f"{value!r} is neither an expression nor a number")
 
 
 def _pair(a: ExprLike, b: ExprLike) -> tuple[Expr, Expr]:
     """Both operands; a Python number takes the other one's type and lanes."""
+    a, b = _opened(a), _opened(b)
     if isinstance(a, Expr) and isinstance(b, Expr):
         if a.dtype.lanes != b.dtype.lanes and 1 in (a.dtype.lanes, b.dtype.lanes):
             lanes = max(a.dtype.lanes, b.dtype.lanes)
@@ -627,6 +648,10 @@ def _pair(a: ExprLike, b: ExprLike) -> tuple[Expr, Expr]:
         raise DTypeError(f"neither {a!r} nor {b!r} is an expression")
     kind, lanes = known.dtype.scalar, known.dtype.lanes
     return splat(as_expr(a, kind), lanes), splat(as_expr(b, kind), lanes)
+
+
+def _opened(value: ExprLike) -> Expr | bool | int | float:
+    return value.expression() if isinstance(value, Operand) else value
 
 
 def splat(value: Expr, lanes: int) -> Expr:
@@ -642,6 +667,30 @@ def binary(op: str, a: ExprLike, b: ExprLike) -> Expr:
 def compare(op: str, a: ExprLike, b: ExprLike) -> Expr:
     """`Compare(op, a, b)` with Python numbers and scalars fitted to the other side."""
     return Compare(op, *_pair(a, b))
+
+
+def select(cond: ExprLike, a: ExprLike, b: ExprLike) -> Select:
+    """`a` where `cond` holds, else `b`; a Python number takes the other's type.
+
+    Raises:
+        DTypeError: the two are of different types.
+        IRError: `cond` is no bool.
+    """
+    a, b = _opened(a), _opened(b)
+    if not isinstance(a, Expr) and not isinstance(b, Expr):
+        a = as_expr(a)
+    return Select(as_expr(cond), *_pair(a, b))
+
+
+def cast(dtype: DType | str, value: ExprLike) -> Expr:
+    """`value` converted to `dtype`; itself where the type is that already."""
+    given, wanted = as_expr(value), as_dtype(dtype)
+    return given if given.dtype == wanted else Cast(wanted, given)
+
+
+def bitcast(dtype: DType | str, value: ExprLike) -> Bitcast:
+    """The bits of `value` read as `dtype`, lane by lane, of the same width."""
+    return Bitcast(as_dtype(dtype), as_expr(value))
 
 
 # ----------------------------------------------------------------- statements
