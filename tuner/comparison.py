@@ -12,7 +12,7 @@ import numpy as np
 from tensorlang.errors import ArgumentError
 from tensorlang.ops.examples import arguments
 from tensorlang.runtime import buffers
-from tensorlang.tuner import peers
+from tensorlang.tuner import layer_peers, peers
 
 if TYPE_CHECKING:
     from tensorlang.ops import Operator
@@ -26,6 +26,17 @@ Maker: TypeAlias = Callable[[int, int], Call]
 INSTALL: Final = "pip install 'tensorlang[bench]'"
 PEERS: Final = ("numpy", "jax", "torch", "numba", "tinygrad")
 RATE: Final = 0.5
+LAYERS: Final = frozenset(
+    ("nn.dense", "nn.conv2d", "nn.softmax", "nn.layer_norm", "nn.gelu")
+)
+# attributes that a layer's counterpart leaves as they usually are
+_PLAIN: Final[dict[str, tuple[Any, ...]]] = {
+    "layout": (None, "oi", "NCHW"),
+    "activation": (None, "none"),
+    "approximate": (None, "none"),
+    "how": (None, "none"),
+    "dilation": (None, (1, 1)),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +158,8 @@ def opposite(name: str, op: Operator, workload: Workload, threads: int) -> Side:
     Raises:
         ArgumentError: it has no such function, or is not installed.
     """
+    if op.id in LAYERS:
+        return _layer(name, op, workload, threads)
     dtype, known = COUNTERPARTS.get(op.id, ("", {}))
     if name not in known:
         listed = ", ".join(known) or "none that is known here"
@@ -165,3 +178,30 @@ def opposite(name: str, op: Operator, workload: Workload, threads: int) -> Side:
             f"{name} cannot be imported ({problem}); {INSTALL} brings it"
         ) from None
     return Side(name, call, fresh)
+
+
+def _layer(name: str, op: Operator, workload: Workload, threads: int) -> Side:
+    """A peer's layer on the arrays that ours gets."""
+    makers: dict[str, Callable[[], Call]] = {
+        "torch": lambda: layer_peers.torch_call(op.id, arrays, given, threads),
+        "jax": lambda: layer_peers.jax_call(op.id, arrays, given),
+        "numpy": lambda: layer_peers.numpy_call(op.id, arrays, given),
+    }
+    has = {"torch": LAYERS, "jax": layer_peers.JAX_HAS, "numpy": layer_peers.NUMPY_HAS}
+    known = [peer for peer in makers if op.id in has[peer]]
+    if name not in known:
+        listed = ", ".join(known)
+        raise ArgumentError(f"{op.id} has no counterpart in {name}; it has: {listed}")
+    given = workload.named
+    changed = [n for n, usual in _PLAIN.items() if given.get(n) not in usual]
+    if changed:
+        said = ", ".join(f"{n}={given[n]}" for n in changed)
+        raise ArgumentError(f"{op.id} with {said} has no counterpart in {name}")
+    arrays = arguments(op, workload)[0][: len(workload.shapes)]
+    try:
+        call = makers[name]()
+    except ImportError as problem:
+        raise ArgumentError(
+            f"{name} cannot be imported ({problem}); {INSTALL} brings it"
+        ) from None
+    return Side(name, call, fresh=True)

@@ -49,6 +49,7 @@ TargetName = Annotated[
 ]
 
 _SHAPE: Final = re.compile(r"\d+(x\d+)*")
+_SIZES: Final = re.compile(r"\d+(,\d+)+")
 _MOST_ELEMENTS: Final = 1 << 48
 _TIME: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(s|m|h)?")
 _SECONDS: Final = {None: 1, "s": 1, "m": 60, "h": 3600}
@@ -176,6 +177,8 @@ def _like(name: str, value: Any, usual: Any) -> Any:
     """The value, if it is of the kind that the attribute usually has."""
     if isinstance(usual, float) and type(value) is int:
         return float(value)
+    if isinstance(usual, tuple) and type(value) is int:
+        return value
     if usual is not None and type(value) is not type(usual):
         raise ArgumentError(
             f"attribute {name} is a {type(usual).__name__} such as {usual!r}, "
@@ -187,6 +190,8 @@ def _like(name: str, value: Any, usual: Any) -> Any:
 def _value(text: str) -> Any:
     if text.lower() in _WORDS:
         return _WORDS[text.lower()]
+    if _SIZES.fullmatch(text):
+        return tuple(map(int, text.split(",")))
     for read in (int, float):
         try:
             return read(text)
