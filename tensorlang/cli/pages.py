@@ -128,7 +128,10 @@ def _cost(op: Operator) -> list[str]:
 def _knobs(op: Operator) -> list[str]:
     """The knobs of each algorithm's schedule, with their domains and defaults."""
     lines: list[str] = []
-    for name in op.algorithms:
+    for name, algorithm in op.algorithms.items():
+        if not algorithm.serves(op.workload()):
+            lines += [f"`{name}` serves other workloads than the usual one.", ""]
+            continue
         if not building.schedules(op, name, _TARGET):
             lines += [f"`{name}` has no schedule of its own and no knobs.", ""]
             continue
