@@ -8,16 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tensorlang.ir import compute, reduce_axis, reduction
+from tensorlang.ir.nodes import Const, Reducer, Var
 from tensorlang.ops.assembling import wide
 
 if TYPE_CHECKING:
+    from tensorlang.ir.dtypes import DType
     from tensorlang.ir.frontend import Tensor
-    from tensorlang.ir.nodes import Expr, Reducer
+    from tensorlang.ir.nodes import Expr
 
 Index: TypeAlias = "tuple[Any, ...]"
+
+
+@cache
+def two_sums(dtype: DType) -> Reducer:
+    """Two sums at once."""
+    a, b, c, d = (Var(name, dtype) for name in ("a0", "a1", "b0", "b1"))
+    zero = Const(0.0, dtype)
+    return Reducer("sums", (a, b), (c, d), (zero, zero), (a + c, b + d))
 
 
 def row_of(at: Index) -> Index:
@@ -62,3 +73,16 @@ class Rows:
         """One value a row."""
         made: Tensor = compute(row_of(self.array.shape), lambda *row: value(row), name)
         return made
+
+    def down(
+        self,
+        reducer: str | Reducer,
+        value: Callable[[Index], Expr | tuple[Expr, ...]],
+        name: str | tuple[str, ...],
+    ) -> Any:
+        """The values of all rows `[m, n]`, folded for each place."""
+        m, n = self.array.shape
+        axis = reduce_axis(m, "r")
+        return compute(
+            (n,), lambda c: reduction(reducer, value((axis.var, c)), axis), name
+        )

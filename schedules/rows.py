@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from tensorlang.ir.nodes import Buffer, For
+from tensorlang.ir.nodes import Buffer, Expr, For
 from tensorlang.ir.visit import allocations
 from tensorlang.schedules.cutting import in_lanes, tried
 from tensorlang.schedules.generic import generic
@@ -32,15 +32,34 @@ from tensorlang.schedules.streaming import loop_named
 from tensorlang.scheduling import Knobs, Schedule, schedule
 
 _LANES: Final = (8, 16, 32, 64, 128)
+_PARTS: Final = (8, 16, 32, 64, 128, 256)  # rows of a part
 _MOST_IN_REGISTERS: Final = 64  # elements of a temporary
+
+
+@dataclass(frozen=True, slots=True)
+class _Pass:
+    """One stage's way along a row: its loop, and whether that folds the row."""
+
+    stage: Stage
+    along: str | None
+    folds: bool
 
 
 @dataclass(slots=True)
 class _Group:
-    """Stages whose first loops are one, by the loops inside that are one."""
+    """Stages whose loops over rows are one, by the passes that are one.
 
+    Where parts of the rows go to threads, `outer` is the loop over the parts.
+    """
+
+    outer: str | None
     loop: str
-    inner: list[list[Stage]]
+    passes: list[list[_Pass]]
+
+    @property
+    def shared(self) -> str:
+        """The loop that goes to threads."""
+        return self.outer or self.loop
 
 
 @schedule("rows")
@@ -50,13 +69,13 @@ def rows(s: Schedule, knobs: Knobs) -> None:
     if any(buffer.ndim > 2 for buffer in s.function.buffers):
         row_blocks(s, knobs)
         return
-    groups = list(_merged(s))
+    groups = list(_merged(s, knobs))
     for group in groups:
         _own_memory(s, group.loop)
     for group in groups:
-        for joined in group.inner:
+        for joined in group.passes:
             _in_lanes(s, knobs, joined)
-        s.parallel(group.loop)
+        s.parallel(group.shared)
     generic(s, knobs)
 
 
@@ -67,30 +86,67 @@ def _in_results(s: Schedule) -> None:
         any(tried(s, s.store_in, buffer.name, name) for name in results)
 
 
-def _merged(s: Schedule) -> Iterator[_Group]:
+def _merged(s: Schedule, knobs: Knobs) -> Iterator[_Group]:
     """The stages of rows, neighbours merged as far as that is possible."""
+    found = list(stages(s.function))
+    count = found[0].loops[0].extent
+    down = [stage for stage in found if _folds_rows(stage, count)]
+    size = knobs.choice("part", _PARTS, default=32) if down else None
     group: _Group | None = None
-    for stage in list(stages(s.function)):
-        first = stage.loops[0]
-        along = first in stage.driven("spatial")
-        if along and group and tried(s, s.merge, group.loop, first.var.name):
-            _join(s, group, stage)
+    for stage in found:
+        own = _group_of(s, stage, count, size, down=stage in down)
+        if own and group and _merge(s, group, own):
             continue
         if group is not None:
             yield group
-        group = _Group(first.var.name, [[stage]]) if along else None
+        group = own
     if group is not None:
         yield group
 
 
-def _join(s: Schedule, group: _Group, stage: Stage) -> None:
-    """Put a stage of merged rows into the group, in one pass with those before it."""
-    last, inner = group.inner[-1][0].loops[1:], stage.loops[1:]
-    both = len(last) == len(inner) == 1
-    if both and tried(s, s.merge, last[0].var.name, inner[0].var.name):
-        group.inner[-1].append(stage)
+def _folds_rows(stage: Stage, rows: Expr) -> bool:
+    """Whether a stage folds all rows, for each place in them."""
+    folded, spatial = stage.driven("reduction"), stage.driven("spatial")
+    extents = [loop.extent for loop in folded]
+    return extents == [rows] and len(spatial) == 1
+
+
+def _group_of(
+    s: Schedule, stage: Stage, rows: Expr, size: int | None, *, down: bool
+) -> _Group | None:
+    """A stage alone, its rows in parts of a size if there is one."""
+    first, *rest = stage.loops
+    if down and size is not None:
+        row = stage.driven("reduction")[0].var.name
+        s.reorder(row, first.var.name)
+        outer, loop = s.split(row, [None, size])
+        s.rfactor(stage.name, outer)
+        return _Group(outer, loop, [[_Pass(stage, first.var.name, folds=False)]])
+    if first.extent != rows or first not in stage.driven("spatial") or len(rest) > 1:
+        return None
+    folds = bool(stage.driven("reduction"))
+    along = _Pass(stage, rest[0].var.name if rest else None, folds)
+    if size is None:
+        return _Group(None, first.var.name, [[along]])
+    outer, loop = s.split(first.var.name, [None, size])
+    return _Group(outer, loop, [[along]])
+
+
+def _merge(s: Schedule, group: _Group, own: _Group) -> bool:
+    """Put a stage that stands alone into a group before it, if that is possible."""
+    if group.outer and own.outer:
+        if not tried(s, s.merge, group.outer, own.outer):
+            return False
+        s.merge(group.loop, own.loop)
+    elif not tried(s, s.merge, group.loop, own.loop):
+        return False
+    last, new = group.passes[-1], own.passes[0]
+    both = last[0].along and new[0].along
+    if both and tried(s, s.merge, last[0].along, new[0].along):
+        last += new
     else:
-        group.inner.append([stage])
+        group.passes.append(new)
+    return True
 
 
 def _own_memory(s: Schedule, loop: str) -> None:
@@ -109,14 +165,14 @@ def _elements(buffer: Buffer) -> float:
     return count
 
 
-def _in_lanes(s: Schedule, knobs: Knobs, joined: list[Stage]) -> None:
+def _in_lanes(s: Schedule, knobs: Knobs, joined: list[_Pass]) -> None:
     """What runs along a row: folded in lanes, or written in lanes."""
     first = joined[0]
-    if len(first.loops) < 2 or extent_of(first.loops[1]) == 0:
+    loop = first.along and loop_named(s, first.along)
+    if not loop or extent_of(loop) == 0:
         return
-    loop = loop_named(s, first.loops[1].var.name)
-    if any(stage.driven("reduction") for stage in joined):
-        fold_in_lanes(s, loop, Plan(s, knobs, first).partials())
+    if any(each.folds for each in joined):
+        fold_in_lanes(s, loop, Plan(s, knobs, first.stage).partials())
     else:
         _written_in_lanes(s, loop, knobs.choice("lanes", _LANES, default=64))
 

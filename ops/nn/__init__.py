@@ -62,6 +62,12 @@ from tensorlang.ops.nn.movement import (
     transpose_grad,
 )
 from tensorlang.ops.nn.mse import mse, mse_grad
+from tensorlang.ops.nn.norms import (
+    layer_norm,
+    layer_norm_grad,
+    rms_norm,
+    rms_norm_grad,
+)
 from tensorlang.ops.nn.pooling import (
     adaptive_avg_pool1d,
     adaptive_avg_pool1d_grad,
@@ -150,6 +156,8 @@ __all__ = [
     "global_avg_pool_grad",
     "global_max_pool",
     "global_max_pool_grad",
+    "layer_norm",
+    "layer_norm_grad",
     "leaky_relu",
     "leaky_relu_grad",
     "log_softmax",
@@ -169,6 +177,8 @@ __all__ = [
     "relu_grad",
     "reshape",
     "reshape_grad",
+    "rms_norm",
+    "rms_norm_grad",
     "sigmoid",
     "sigmoid_grad",
     "silu",

@@ -39,8 +39,12 @@ def softmax(x: Tensor) -> Tensor:
     """`exp(x - top) / total`."""
     rows = Rows(x)
     e, total = exponentials(rows)
-    share = rows.row(lambda row: as_expr(1.0, total.dtype) / total[row], "share")
-    made: Tensor = rows.each(lambda at: stored(e(at) * share[row_of(at)], x.dtype), "y")
+
+    def element(at: Index) -> Expr:
+        share = as_expr(1.0, total.dtype) / total[row_of(at)]
+        return stored(e(at) * share, x.dtype)
+
+    made: Tensor = rows.each(element, "y")
     return made
 
 
@@ -49,12 +53,11 @@ def softmax_grad(dy: Tensor, x: Tensor) -> Tensor:
     rows, given = Rows(x), Rows(dy)
     e, total = exponentials(rows)
     inner = rows.fold("sum", lambda at: e(at) * given[at], "inner")
-    share = rows.row(lambda row: as_expr(1.0, total.dtype) / total[row], "share")
-    mean = rows.row(lambda row: inner[row] * share[row], "mean")
 
     def element(at: Index) -> Expr:
-        row = row_of(at)
-        return stored(e(at) * share[row] * (given[at] - mean[row]), x.dtype)
+        share = as_expr(1.0, total.dtype) / total[row_of(at)]
+        mean = inner[row_of(at)] * share
+        return stored(e(at) * share * (given[at] - mean), x.dtype)
 
     made: Tensor = rows.each(element, "dx")
     return made
@@ -88,8 +91,10 @@ def log_softmax_grad(dy: Tensor, x: Tensor) -> Tensor:
     rows, given = Rows(x), Rows(dy)
     e, total = exponentials(rows)
     summed = rows.fold("sum", given.__getitem__, "summed")
-    share = rows.row(lambda row: summed[row] / total[row], "share")
-    made: Tensor = rows.each(
-        lambda at: stored(given[at] - e(at) * share[row_of(at)], x.dtype), "dx"
-    )
+
+    def element(at: Index) -> Expr:
+        share = summed[row_of(at)] / total[row_of(at)]
+        return stored(given[at] - e(at) * share, x.dtype)
+
+    made: Tensor = rows.each(element, "dx")
     return made

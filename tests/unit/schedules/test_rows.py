@@ -28,6 +28,11 @@ def test_softmax_text(golden, name, shape, axis):
     golden(show(scheduled(nn.softmax, shape, axis=axis)) + "\n")
 
 
+def test_layer_norm_grad_text(golden):
+    shapes = ((70, 64), (70, 64), (64,))
+    golden(show(scheduled(nn.layer_norm_grad, *shapes)) + "\n")
+
+
 @pytest.mark.parametrize("lanes", [8, 16])
 @pytest.mark.parametrize("shape", [(3, 21), (2, 5), (2, 7, 18), (1, 3, 2)])
 def test_it_runs_without_a_fault(shape, lanes):
