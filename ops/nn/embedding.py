@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _HERE: Final = "tensorlang.ops.nn.embedding_definitions"
 _NOBODY: Final = -1
-_USUAL: Final = (32, 512), (30_000, 512)
+_USUAL: Final = (64, 512), (30_000, 512)
 
 
 def _rows(
@@ -105,7 +105,7 @@ def embedding(ids: Any, table: Any, *, target: Any = None, out: Any = None) -> L
     f"{_HERE}:embedding_grad",
     plan=_back,
     names=_back_names,
-    shapes=((32, 512, 512), *_USUAL),
+    shapes=((64, 512, 512), *_USUAL),
     dtypes=("f32", "i64", "f32"),
     scalars=lambda _: {"skipped": np.int64(_NOBODY)},
     scheduled_as="embedding",

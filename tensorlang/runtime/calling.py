@@ -96,9 +96,13 @@ def _array(signature: Signature, spec: BufferSpec, arg: Any) -> Array:
         raise ArgumentError(
             f"{where} is read-only, and the kernel writes it; pass a writable array"
         )
-    if spec.written and any(
-        stride == 0 and size > 1
-        for stride, size in zip(array.strides, array.shape, strict=True)
+    if (
+        spec.written
+        and array.size
+        and any(
+            stride == 0 and size > 1
+            for stride, size in zip(array.strides, array.shape, strict=True)
+        )
     ):
         raise ArgumentError(
             f"{where} is a broadcast view whose elements share memory, "

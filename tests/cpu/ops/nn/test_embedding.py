@@ -128,6 +128,14 @@ def test_numbers_of_no_row(wrong):
         nn.embedding(np.array([0]), draw(0, 20))
 
 
+def test_a_table_without_rows():
+    ids, table = np.zeros(0, np.int64), np.zeros((0, 13), np.float32)
+    assert nn.embedding(ids, table).shape == (0, 13)
+    assert nn.embedding_grad(table, ids, table).shape == (0, 13)
+    kernel = nn.embedding_grad.kernel(table, ids, table)
+    kernel.launch(table, ids, table, table.copy(), np.int64(-1))  # the careful way
+
+
 IDS, TABLE = np.array([0, 1]), draw(3, 4)
 
 
