@@ -27,6 +27,9 @@ _QUIET = {
 }
 
 
+_COUNTED = ("TENSORLANG_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
 def main() -> None:
     """Parse the arguments, measure, write."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
@@ -36,6 +39,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=_RESULTS)
     given = parser.parse_args()
     if given.threads:
+        _stay_on(given.threads)
         from benchmarks.measure import measure
 
         json.dump(measure(given.threads, given.rounds, given.only), sys.stdout)
@@ -56,6 +60,13 @@ def main() -> None:
     print(markdown(found))
 
 
+def _stay_on(threads: int) -> None:
+    """Keep this process on as many processors: JAX cannot be told otherwise."""
+    if hasattr(os, "sched_setaffinity"):
+        allowed = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, allowed[-threads:])
+
+
 def _draw(found: dict[str, Any], folder: Path) -> None:
     """The pictures, where matplotlib is there to draw them."""
     from benchmarks.plots import draw
@@ -67,7 +78,8 @@ def _draw(found: dict[str, Any], folder: Path) -> None:
 
 
 def _in_process(threads: int, given: argparse.Namespace) -> dict[str, Any]:
-    environment = os.environ | _QUIET | {"TENSORLANG_THREADS": str(threads)}
+    counted = dict.fromkeys(_COUNTED, str(threads))
+    environment = os.environ | _QUIET | counted
     options = ["--threads", str(threads), "--rounds", str(given.rounds)]
     command = [sys.executable, "-m", "benchmarks", *options, "--only", given.only]
     done = subprocess.run(  # noqa: S603 - this module

@@ -110,6 +110,7 @@ def _dense(
     x, w, y = _normal(m, k), _normal(n, k), np.empty((m, n), np.float32)
     floating = 2 * m * n * k
     return Work(
+        "nn.dense",
         lambda: nn.dense(x, w),
         lambda: nn.dense(x, w, out=y),
         _rivals("nn.dense", (x, w), {}, threads),
@@ -126,6 +127,7 @@ def _prepacked(threads: int, shape: tuple[int, int, int], floor: float | None) -
     packed, floating = nn.prepack(nn.dense, w), 2 * m * n * k
     onednn = partial(layer_peers.onednn_prepacked, x, w, threads)
     return Work(
+        "nn.dense",
         lambda: nn.dense(x, packed),
         lambda: nn.dense(x, packed, out=y),
         (Peer("oneDNN prepacked", onednn, floor=0.97),),
@@ -142,6 +144,7 @@ def _vector(threads: int, shape: tuple[int, int, int], dtype: str) -> Work:
     x, w = _normal(m, k).astype(kind), _normal(n, k).astype(kind)
     y = np.empty((m, n), kind)
     return Work(
+        "nn.dense",
         lambda: nn.dense(x, w),
         lambda: nn.dense(x, w, out=y),
         _rivals("nn.dense", (x, w), {}, threads),
@@ -157,6 +160,7 @@ def _bf16(threads: int) -> Work:
     x, w = (_normal(size, size + n)[:, :size].astype(kind) for n in (0, 1))
     y, floating = np.empty((size, size), kind), 2 * size**3
     return Work(
+        "nn.dense",
         lambda: nn.dense(x, w),
         lambda: nn.dense(x, w, out=y),
         _rivals("nn.dense", (x, w), {}, threads),
@@ -173,6 +177,7 @@ def _fused(threads: int) -> Work:
     key, how = random.key(0), {"activation": "gelu", "dropout": _RATE}
     op = "dense, gelu, dropout"
     return Work(
+        "nn.dense",
         lambda: nn.dense(x, w, b, key=key.clone(), **how),
         lambda: nn.dense(x, w, b, key=key.clone(), **how, out=y),
         tuple(
@@ -203,6 +208,7 @@ def _conv(threads: int, case: Case) -> Work:
     y = np.empty(nn.conv2d(x, w, **how).shape, np.float32)
     floating = 2 * y.size * math.prod(case[1][1:])
     return Work(
+        "nn.conv2d",
         lambda: nn.conv2d(x, w, **how),
         lambda: nn.conv2d(x, w, **how, out=y),
         _rivals("nn.conv2d", (x, w), how, threads),
@@ -224,6 +230,7 @@ def _conv_gradient(threads: int, case: Case, grad: str) -> Work:
     torch = partial(layer_peers.torch_call, f"nn.{grad}", (dy, x, w), how, threads)
     floating = 2 * dy.size * math.prod(case[1][1:])
     return Work(
+        f"nn.{grad}",
         calls[grad],
         None,
         (Peer("torch", torch),),
@@ -241,6 +248,7 @@ def _adam(threads: int) -> Work:
         return optim.adam(*held, step=3)
 
     return Work(
+        "optim.adam",
         None,
         step,
         (
@@ -266,6 +274,7 @@ def _rows(
     call = partial(getattr(nn, op.partition(".")[2]), *arrays, **options)
     y = np.empty_like(call())
     return Work(
+        op,
         call,
         partial(call, out=y),
         _rivals(op, arrays, {}, threads, compiled=True),

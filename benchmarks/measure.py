@@ -49,7 +49,9 @@ def _row(work: Work, rounds: int) -> dict[str, Any]:
     )
     ours = timings.get(_INTO) or timings[_FRESH]
     return {
+        "operator": work.operator,
         "floating": work.floating,
+        "integer": work.integer,
         "moved": work.moved,
         "fastest": work.fastest,
         "seconds": {name: timing.median for name, timing in timings.items()},

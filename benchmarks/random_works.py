@@ -51,6 +51,7 @@ def _drawn(draw: Any, dtype: str, **options: Any) -> tuple[Call, Call]:
 def _bits(threads: int) -> Work:
     fresh, into = _drawn(random.bits, "uint32")
     return Work(
+        "random.bits",
         fresh,
         into,
         (
@@ -72,12 +73,15 @@ def _bits(threads: int) -> Work:
             limits.integer_mix((_HASH_OPERATIONS + 1) * ELEMENTS, threads, 0.55),
             limits.fill(ELEMENTS),
         ),
+        moved=4 * ELEMENTS,
+        integer=(_HASH_OPERATIONS + 1) * ELEMENTS,
     )
 
 
 def _packed_bits(threads: int) -> Work:
     fresh, into = _drawn(random.bits, "uint32", stream="packed")
     return Work(
+        "random.bits",
         fresh,
         into,
         (Peer("jax", lambda: peers.jax_random("bits32", ELEMENTS), True, 60),),
@@ -85,12 +89,15 @@ def _packed_bits(threads: int) -> Work:
             limits.integer_mix(_HASH_OPERATIONS * ELEMENTS // 2, threads, 0.65),
             limits.fill(ELEMENTS, 0.85),
         ),
+        moved=4 * ELEMENTS,
+        integer=_HASH_OPERATIONS * ELEMENTS // 2,
     )
 
 
 def _uniform(threads: int) -> Work:
     fresh, into = _drawn(random.uniform, "float32")
     return Work(
+        "random.uniform",
         fresh,
         into,
         (
@@ -108,6 +115,8 @@ def _uniform(threads: int) -> Work:
             Peer("numpy SFC64", lambda: peers.numpy_random("uniform", ELEMENTS), False),
         ),
         (limits.fill(ELEMENTS),),
+        moved=4 * ELEMENTS,
+        integer=(_HASH_OPERATIONS + 1) * ELEMENTS,
     )
 
 
@@ -118,16 +127,20 @@ def _packed_uniform(threads: int) -> Work:
         make = lambda: peers.tinygrad_uniform(ELEMENTS)  # noqa: E731 - like its neighbours
         rivals = (Peer("tinygrad rand", make, False, 1.2),)
     return Work(
+        "random.uniform",
         fresh,
         into,
         rivals,
         (limits.fill(ELEMENTS),),
+        moved=4 * ELEMENTS,
+        integer=_HASH_OPERATIONS * ELEMENTS // 2,
     )
 
 
 def _normal(threads: int) -> Work:
     fresh, into = _drawn(random.normal, "float32")
     return Work(
+        "random.normal",
         fresh,
         into,
         (
@@ -140,6 +153,8 @@ def _normal(threads: int) -> Work:
             Peer("numpy SFC64", lambda: peers.numpy_random("normal", ELEMENTS), False),
         ),
         (limits.fill(ELEMENTS),),
+        moved=4 * ELEMENTS,
+        integer=(_HASH_OPERATIONS + 1) * ELEMENTS,
     )
 
 
@@ -148,6 +163,7 @@ def _dropout(threads: int) -> Work:
     x = np.random.default_rng(0).standard_normal(ELEMENTS, np.float32)
     y = np.empty_like(x)
     return Work(
+        "nn.dropout",
         lambda: nn.dropout(x, RATE, key=key.clone()),
         lambda: nn.dropout(x, RATE, key=key.clone(), out=y),
         (
@@ -156,12 +172,15 @@ def _dropout(threads: int) -> Work:
             Peer("numba", lambda: peers.numba_dropout(x, RATE, threads), False, 1.3),
         ),
         (limits.fill(ELEMENTS),),
+        moved=8 * ELEMENTS,
+        integer=(_HASH_OPERATIONS + 1) * ELEMENTS,
     )
 
 
 def _split(threads: int) -> Work:
     key = random.key(0)
     return Work(
+        "random.split",
         lambda: random.split(key.clone(), KEYS),
         None,
         (
@@ -169,4 +188,6 @@ def _split(threads: int) -> Work:
             Peer("numba", lambda: peers.numba_random("split", KEYS, threads), False),
         ),
         (limits.fill(2 * KEYS),),
+        moved=8 * KEYS,
+        integer=_HASH_OPERATIONS * KEYS,
     )

@@ -44,6 +44,7 @@ class Work:
     """One row of the table.
 
     Attributes:
+        operator: The id of the operator.
         fresh: Our call, returning fresh arrays; None where there is no such call.
         into: Our call, into existing arrays; None where there is no such call.
         peers: What it is compared with.
@@ -51,8 +52,10 @@ class Work:
         fastest: The least ratio wanted of the fastest peer's time over ours.
         floating: Floating-point operations of one call, 0 where not counted.
         moved: The least bytes that one call reads and writes, 0 where not counted.
+        integer: Integer operations of one call, 0 where not counted.
     """
 
+    operator: str
     fresh: Call | None
     into: Call | None
     peers: tuple[Peer, ...] = ()
@@ -60,6 +63,7 @@ class Work:
     fastest: float | None = None
     floating: int = 0
     moved: int = 0
+    integer: int = 0
 
 
 # what is computed, and how; arrays and kernels are made where they are asked for

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tensorlang.errors import ScheduleError
-from tensorlang.ir.nodes import Load
+from tensorlang.ir.nodes import Const, Load
 from tensorlang.ir.visit import free_vars
 from tensorlang.schedules import dot_pairs
 from tensorlang.schedules.cutting import (
@@ -128,9 +128,10 @@ def _far(stage: Stage, load: Load, tile: Tile) -> bool:
     """
     found = tile_axes(stage)
     assert found is not None
-    rows, columns = map(extent_of, found)
+    rows, length = extent_of(found[0]), load.buffer.shape[-1]
     many = rows is None or rows >= _WORTH_PACKING * tile.rows
-    wide = columns is not None and columns >= _FAR * tile.vectors * tile.lanes
+    strip = tile.vectors * tile.lanes
+    wide = isinstance(length, Const) and int(length.value) >= _FAR * strip
     return many and wide and load.buffer.ndim > 1
 
 

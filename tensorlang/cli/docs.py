@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from tensorlang.cli import console, pages
+from tensorlang.cli.roofline import roofline
 from tensorlang.ops import operators
 
 app = typer.Typer(add_completion=False)
@@ -32,7 +33,8 @@ def docs(
     written = dict(_pages())
     folder = out / "operators"
     folder.mkdir(parents=True, exist_ok=True)
-    for stale in set(folder.glob("*.md")) - {out / name for name in written}:
+    held = {*folder.glob("*.md"), *folder.glob("*.svg")}
+    for stale in held - {out / name for name in written}:
         stale.unlink()
     for name, text in written.items():
         (out / name).write_text(text, "utf-8")
@@ -43,7 +45,10 @@ def _pages() -> Iterator[tuple[str, str]]:
     """Each page's place below the folder, and its text."""
     known = [op for op in operators() if op.module.startswith("tensorlang.")]
     for op in known:
-        yield f"operators/{op.id}.md", pages.operator(op)
+        picture = roofline(op.id)
+        yield f"operators/{op.id}.md", pages.operator(op, pictured=bool(picture))
+        if picture:
+            yield f"operators/{op.id}.svg", picture
     yield "operators.md", pages.listing(known)
     yield "dtypes.md", pages.dtypes(known)
     yield "cli.md", commands()

@@ -51,13 +51,16 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
-def operator(op: Operator) -> str:
-    """The page of an operator."""
+def operator(op: Operator, *, pictured: bool = False) -> str:
+    """The page of an operator; `pictured` where there is a roofline beside it."""
     parts = [f"# {op.id}", "", *_head(op), ""]
     parts += ["```python", f"{op.id}{signature(op)}", "```", ""]
     parts += [*_prose(inspect.cleandoc(op.__doc__ or "")), ""]
     parts += ["## Algorithms", "", *_algorithms(op), ""]
     parts += ["## Cost", "", *_cost(op), ""]
+    if pictured:
+        shown = f"![{op.id} under the machine's limits]({op.id}.svg)"
+        parts += ["Measured kernels under the machine's limits:", "", shown, ""]
     parts += ["## Knobs", "", *_knobs(op), ""]
     parts += ["## Reference", "", f"The definition of `{op.workload()}`:", ""]
     parts += ["```python", show(op.function(op.workload())), "```"]
