@@ -32,6 +32,7 @@ import numpy as np
 
 VARIABLE: Final = "TENSORLANG_CACHE"
 LIMIT_BYTES: Final = 1 << 30
+LIMIT_ENTRY: Final = 1 << 27
 _MAGIC: Final = b"tensorlang cache 1 "
 _SUFFIX: Final = ".tlc"
 # what decides which code comes out of a definition: the packages that make it
@@ -63,11 +64,9 @@ def load(key: str) -> Entry | None:
         return None
     path = folder / (key + _SUFFIX)
     try:
-        data = path.read_bytes()
+        return _decode(key, _bounded(path))
     except OSError:
         return None
-    try:
-        return _decode(key, data)
     except (ValueError, KeyError, TypeError) as error:
         warnings.warn(
             f"cache file {path} is not usable ({error}); it is ignored and rebuilt",
@@ -75,6 +74,21 @@ def load(key: str) -> Entry | None:
             stacklevel=2,
         )
         return None
+
+
+def _bounded(path: Path) -> bytes:
+    """The bytes of a regular file: a pipe would wait, a device would never end."""
+    with open(path, "rb", opener=_opened) as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError("it is not a regular file")
+        if status.st_size > LIMIT_ENTRY:
+            raise ValueError(f"it is larger than {LIMIT_ENTRY >> 20} MiB")
+        return file.read(LIMIT_ENTRY)
+
+
+def _opened(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def save(key: str, entry: Entry) -> None:

@@ -61,6 +61,44 @@ def test_harmed_files_are_ignored_with_a_sentence(folder, harm, sentence):
     assert cache.load(key) == ENTRY
 
 
+def _pipe(path):
+    os.mkfifo(path)
+
+
+def _endless(path):
+    path.symlink_to("/dev/zero")
+
+
+@pytest.mark.parametrize("put", [_pipe, _endless])
+def test_what_is_no_file_neither_waits_nor_fills_memory(folder, put):
+    key = cache.key_of("a")
+    cache.save(key, ENTRY)
+    path = only_file(folder)
+    path.unlink()
+    put(path)
+    with pytest.warns(RuntimeWarning, match="it is not a regular file"):
+        assert cache.load(key) is None
+    cache.save(key, ENTRY)
+    assert cache.load(key) == ENTRY
+
+
+def test_a_folder_in_the_place_of_an_entry_is_none(folder):
+    key = cache.key_of("a")
+    cache.save(key, ENTRY)
+    path = only_file(folder)
+    path.unlink()
+    path.mkdir()
+    assert cache.load(key) is None
+
+
+def test_a_file_too_large_for_an_entry_is_not_read(folder):
+    key = cache.key_of("a")
+    cache.save(key, ENTRY)
+    os.truncate(only_file(folder), cache.LIMIT_ENTRY + 1)
+    with pytest.warns(RuntimeWarning, match="it is larger than 128 MiB"):
+        assert cache.load(key) is None
+
+
 def test_an_entry_under_another_name_is_refused(folder):
     first, second = cache.key_of("a"), cache.key_of("b")
     cache.save(first, ENTRY)
