@@ -12,15 +12,29 @@ from tensorlang.ops import nn
 torch = pytest.importorskip("torch")
 F = torch.nn.functional
 
-# window, channels, outputs, attributes
+# window, channels, outputs, attributes, activation, element type
 GRID = [
-    ((3, 3), 6, 16, {"padding": 1}),
-    ((3, 2), 6, 4, {"stride": (2, 1), "padding": (0, 1), "dilation": (1, 2)}),
-    ((3, 3), 6, 4, {"groups": 2, "padding": 1, "stride": 2}),
-    ((3, 3), 6, 6, {"groups": 6, "padding": 1}),
-    ((1, 1), 6, 8, {}),
-    ((3, 3), 6, 17, {"padding": 1, "stride": (2, 3)}),  # no tile divides 17 outputs
-    ((3, 5), 8, 8, {"groups": 8, "padding": 2, "stride": (2, 3), "dilation": (1, 2)}),
+    ((3, 3), 6, 16, {"padding": 1}, "relu", np.float32),
+    (
+        (3, 2),
+        6,
+        4,
+        {"stride": (2, 1), "padding": (0, 1), "dilation": (1, 2)},
+        None,
+        np.float64,
+    ),
+    # no tile divides 17 outputs of a group
+    ((3, 3), 6, 34, {"groups": 2, "padding": 1, "stride": (2, 3)}, "silu", np.float32),
+    ((3, 3), 6, 6, {"groups": 6, "padding": 1}, "sigmoid", np.float32),
+    ((1, 1), 6, 8, {}, "gelu", np.float32),
+    (
+        (3, 5),
+        8,
+        8,
+        {"groups": 8, "padding": 2, "stride": (2, 3), "dilation": (1, 2)},
+        "tanh",
+        np.float32,
+    ),
 ]
 
 
@@ -32,8 +46,9 @@ def t(array):
     return torch.from_numpy(np.ascontiguousarray(array))
 
 
-def weights(window, channels, outputs, given):
-    return images(outputs, channels // given.get("groups", 1), *window, seed=1)
+def weights(window, channels, outputs, given, dtype=np.float32):
+    own = channels // given.get("groups", 1)
+    return images(outputs, own, *window, dtype=dtype, seed=1)
 
 
 def close(got, wanted, tolerance=2e-5):
@@ -44,35 +59,35 @@ def close(got, wanted, tolerance=2e-5):
     )
 
 
-@pytest.mark.parametrize(("window", "channels", "outputs", "given"), GRID)
-def test_forward_and_gradients_are_pytorchs(window, channels, outputs, given):
-    x = images(2, channels, 9, 11)
-    w = weights(window, channels, outputs, given)
-    b = images(outputs, seed=2)
+def activated(name, value):
+    return (getattr(F, name, None) or getattr(torch, name))(value) if name else value
+
+
+@pytest.mark.parametrize("case", GRID)
+def test_forward_and_gradients_are_pytorchs(case):
+    window, channels, outputs, given, activation, dtype = case
+    x = images(2, channels, 9, 11, dtype=dtype)
+    w = weights(window, channels, outputs, given, dtype)
+    b = images(outputs, dtype=dtype, seed=2)
     tx, tw, tb = (t(a).requires_grad_() for a in (x, w, b))
     y = F.conv2d(tx, tw, tb, **given)
-    close(nn.conv2d(x, w, b, **given), y)
-    dy = images(*y.shape, seed=3)
+    made = nn.conv2d(x, w, b, activation=activation, **given)
+    close(made, activated(activation, y))
+    dy = images(*y.shape, dtype=dtype, seed=3)
     wanted = torch.autograd.grad(y, [tx, tw, tb], t(dy))
     for got, of in zip(nn.conv2d_grad(dy, x, w, b, **given), wanted, strict=True):
         close(got, of, 1e-4)
 
 
-@pytest.mark.parametrize("given", [GRID[1], GRID[2]])
-def test_channels_may_come_last(given):
-    window, channels, outputs, given = given
-    x, w = images(2, 9, 11, channels), weights(window, channels, outputs, given)
-    wanted = F.conv2d(t(x.transpose(0, 3, 1, 2)), t(w), **given)
-    close(nn.conv2d(x, w, layout="NHWC", **given), wanted.permute(0, 2, 3, 1))
-
-
-def test_channels_last_gradients():
-    x, w, b = images(2, 9, 11, 6), images(4, 6, 3, 3, seed=1), images(4)
+def test_channels_may_come_last():
+    given = {"groups": 2, "stride": (2, 1), "padding": (0, 1), "dilation": (1, 2)}
+    x, w, b = images(2, 9, 11, 6), images(4, 3, 3, 2, seed=1), images(4)
     tx, tw, tb = (t(a).requires_grad_() for a in (x, w, b))
-    y = F.conv2d(tx.permute(0, 3, 1, 2), tw, tb, padding=1).permute(0, 2, 3, 1)
+    y = F.conv2d(tx.permute(0, 3, 1, 2), tw, tb, **given).permute(0, 2, 3, 1)
+    close(nn.conv2d(x, w, b, layout="NHWC", **given), y)
     dy = images(*y.shape, seed=3)
     wanted = torch.autograd.grad(y, [tx, tw, tb], t(dy))
-    made = nn.conv2d_grad(dy, x, w, b, padding=1, layout="NHWC")
+    made = nn.conv2d_grad(dy, x, w, b, layout="NHWC", **given)
     for got, of in zip(made, wanted, strict=True):
         close(got, of, 1e-4)
 
@@ -85,20 +100,9 @@ def test_one_and_three_dimensions():
     close(nn.conv3d(x, w, stride=(1, 2, 1), padding=1), wanted, 1e-4)
 
 
-@pytest.mark.parametrize("activation", ["relu", "gelu", "silu", "sigmoid", "tanh"])
-def test_activations_are_fused(activation):
-    x, w, b = images(1, 3, 4, 5), images(2, 3, 1, 1, seed=1), images(2)
-    act = getattr(F, activation, None) or getattr(torch, activation)
-    close(nn.conv2d(x, w, b, activation=activation), act(F.conv2d(t(x), t(w), t(b))))
-
-
-@pytest.mark.parametrize(
-    ("groups", "given"),
-    [(1, {"stride": 2, "padding": 1, "output_padding": 1}), (2, {"stride": (2, 1)})],
-)
-def test_transposed(groups, given):
-    x, w = images(2, 6, 5, 7), images(6, 4 // groups, 3, 3, seed=1)
-    given = given | {"groups": groups}
+def test_transposed():
+    x, w = images(2, 6, 5, 7), images(6, 2, 3, 3, seed=1)
+    given = {"groups": 2, "stride": (2, 1), "padding": 1, "output_padding": (1, 0)}
     b = images(4, seed=2)
     tx, tw, tb = (t(a).requires_grad_() for a in (x, w, b))
     y = F.conv_transpose2d(tx, tw, tb, **given)
@@ -111,27 +115,29 @@ def test_transposed(groups, given):
 
 
 def test_gradients_apart():
-    x, w = images(2, 6, 9, 11), images(4, 6, 3, 3, seed=1)
-    dy = images(2, 4, 5, 6, seed=3)
-    both = nn.conv2d_grad(dy, x, w, stride=2, padding=1)
-    data = nn.conv2d_grad_data(dy, w, (9, 11), stride=2, padding=1)
-    weight = nn.conv2d_grad_weight(dy, x, 3, stride=2, padding=1)
-    close(data, both[0])
-    close(weight, both[1])
+    window, channels, outputs, given, *_ = GRID[2]
+    x, w = images(2, channels, 9, 11), weights(window, channels, outputs, given)
+    dy = images(2, outputs, 5, 4, seed=3)
+    both = nn.conv2d_grad(dy, x, w, images(outputs), **given)
+    close(nn.conv2d_grad_data(dy, w, (9, 11), **given), both[0])
+    close(nn.conv2d_grad_weight(dy, x, window, **given), both[1])
 
 
 def test_gradient_by_finite_differences():
-    x = images(1, 2, 4, 4, dtype=np.float64)
-    w = images(2, 2, 3, 3, dtype=np.float64, seed=1)
-    dy = images(1, 2, 4, 4, dtype=np.float64, seed=2)
-    dx, dw = nn.conv2d_grad(dy, x, w, padding=1)
+    window, channels, outputs, given, _, dtype = GRID[1]
+    x = images(2, channels, 9, 11, dtype=dtype)
+    w = weights(window, channels, outputs, given, dtype)
+    b = images(outputs, dtype=dtype, seed=2)
+    y = nn.conv2d(x, w, b, **given)
+    dy = images(*y.shape, dtype=dtype, seed=3)
+    dx, dw, _ = nn.conv2d_grad(dy, x, w, b, **given)
     step = 1e-6
     for array, gradient in ((x, dx), (w, dw)):
-        for at in [(0, 0, 0, 0), (0, 1, 2, 1)]:
+        for at in [(0, 0, 0, 0), (1, 3, 2, 1)]:
             moved = array.copy()
             moved[at] += step
             args = (moved, w) if array is x else (x, moved)
-            change = nn.conv2d(*args, padding=1) - nn.conv2d(x, w, padding=1)
+            change = nn.conv2d(*args, b, **given) - y
             assert abs((change * dy).sum() / step - gradient[at]) < 1e-6
 
 
@@ -149,15 +155,15 @@ def test_narrow_types_are_summed_wide(dtype):
 
 
 def test_one_kernel_for_all_batches():
-    w = images(16, 6, 3, 3, seed=1)
-    nn.conv2d(images(2, 6, 9, 11), w, padding=1)
+    w, b = images(16, 6, 3, 3, seed=1), images(16, seed=2)
+    nn.conv2d(images(2, 6, 9, 11), w, b, padding=1, activation="relu")
     known = {v for k, v in nn.conv2d.kernels.items() if k[0] == "kernel"}
     for n in (0, 1, 5):
         x = images(n, 6, 9, 11)
-        y = nn.conv2d(x, w, padding=1)
+        y = nn.conv2d(x, w, b, padding=1, activation="relu")
         assert y.shape == (n, 16, 9, 11)
         if n:
-            close(y, F.conv2d(t(x), t(w), padding=1))
+            close(y, F.relu(F.conv2d(t(x), t(w), t(b), padding=1)))
     after = {v for k, v in nn.conv2d.kernels.items() if k[0] == "kernel"}
     assert after == known
 
@@ -167,7 +173,9 @@ def test_views_huge_values_and_nan():
     w = images(16, 6, 3, 3, seed=1) * np.float32(1e18)
     x[0, 0, 4, 4] = np.nan
     x[1, 1, 1, 1] = np.inf
-    got, wanted = nn.conv2d(x, w, padding=1), F.conv2d(t(x), t(w), padding=1).numpy()
+    b = np.zeros(16, np.float32)
+    got = nn.conv2d(x, w, b, padding=1, activation="relu")
+    wanted = F.relu(F.conv2d(t(x), t(w), padding=1)).numpy()
     assert (np.isnan(got) == np.isnan(wanted)).all()
     there = np.isfinite(wanted)
     np.testing.assert_allclose(got[there], wanted[there], rtol=1e-3, atol=1e33)
