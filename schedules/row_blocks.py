@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.nodes import Expr
+from tensorlang.ir.visit import loops
 from tensorlang.schedules.cutting import tried
 from tensorlang.schedules.stages import Stage, stages
 from tensorlang.scheduling import Knobs, Schedule
@@ -36,20 +38,31 @@ class _Pass:
 def row_blocks(s: Schedule, knobs: Knobs) -> None:
     """Blocks of rows to threads, each from its first stage to its last at once."""
     lanes = knobs.choice("block", _LANES, default=64)
-    made = [_cut(s, stage, lanes) for stage in list(stages(s.function))]
-    blocks, last = made[0].blocks, made[0]
-    alone = [made[0]]
-    for each in made[1:]:
-        if not tried(s, s.merge, blocks, each.blocks):
-            s.parallel(blocks)
-            blocks = each.blocks
-        elif _joins(s, last, each):
-            continue
-        alone.append(each)
-        last = each
-    s.parallel(blocks)
-    for loop in [p.lanes for p in alone] + [p.write for p in made if p.write]:
-        s.vectorize(loop)
+    found = list(stages(s.function))
+    made = [_cut(s, stage, _extents(found[0]), lanes) for stage in found]
+    blocks, last = "", None
+    for each in made:
+        if each is None:
+            last = None
+        elif last is None or not tried(s, s.merge, blocks, each.blocks):
+            blocks, last = each.blocks, each
+        else:
+            last = last if _joins(s, last, each) else each
+    around = {loop.var.name for loop in loops(s.function)}
+    for each in filter(None, made):
+        for loop in (each.lanes, each.write):
+            if loop in around:
+                s.vectorize(loop)
+        if each.blocks in around:
+            s.parallel(each.blocks)
+
+
+def _extents(stage: Stage) -> tuple[Expr, Expr]:
+    """How many rows there are: before the rows' axis, and behind it."""
+    spatial = stage.driven("spatial")
+    if len(spatial) < 2:
+        raise ScheduleError(f"block {stage.name!r} makes no value for each row")
+    return spatial[0].extent, spatial[-1].extent
 
 
 def _joins(s: Schedule, last: _Pass, own: _Pass) -> bool:
@@ -61,13 +74,16 @@ def _joins(s: Schedule, last: _Pass, own: _Pass) -> bool:
     )
 
 
-def _cut(s: Schedule, stage: Stage, lanes: int) -> _Pass:
-    """One stage in blocks of `lanes` rows."""
-    outer, *between, inner = [loop.var.name for loop in stage.driven("spatial")]
+def _cut(
+    s: Schedule, stage: Stage, rows: tuple[Expr, Expr], lanes: int
+) -> _Pass | None:
+    """One stage in blocks of `lanes` rows; None where it is of something else."""
+    spatial = [loop.var.name for loop in stage.driven("spatial")]
     folded = [loop.var.name for loop in stage.driven("reduction")]
-    along = [*between, *folded]
-    if len(along) > 1:
-        raise ScheduleError(f"block {stage.name!r} runs along more than its rows")
+    along = [*spatial[1:-1], *folded]
+    if len(spatial) < 2 or len(along) > 1 or _extents(stage) != rows:
+        return None
+    outer, inner = spatial[0], spatial[-1]
     chunk, lane = s.split(inner, [None, lanes])
     s.reorder(outer, chunk, *along, lane)
     write = None

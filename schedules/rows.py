@@ -68,6 +68,7 @@ def rows(s: Schedule, knobs: Knobs) -> None:
     _in_results(s)
     if any(buffer.ndim > 2 for buffer in s.function.buffers):
         row_blocks(s, knobs)
+        generic(s, knobs)
         return
     groups = list(_merged(s, knobs))
     for group in groups:

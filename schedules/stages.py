@@ -17,6 +17,7 @@ from tensorlang.ir.nodes import (
     Buffer,
     Call,
     Const,
+    Evaluate,
     Expr,
     For,
     Function,
@@ -119,9 +120,9 @@ def _plain(block: Block, chain: list[For]) -> bool:
 
 
 def _computes(block: Block, *, folds: bool) -> bool:
-    """Whether the body is lets, and then stores or one reduction."""
+    """Whether the body is lets and checks, and then stores or one reduction."""
     body = block.body.stmts if isinstance(block.body, Seq) else (block.body,)
-    updates = [stmt for stmt in body if not isinstance(stmt, Let)]
+    updates = [stmt for stmt in body if not isinstance(stmt, (Let, Evaluate))]
     if folds:
         return len(updates) == 1 and isinstance(updates[0], Reduce)
     return bool(updates) and all(isinstance(stmt, Store) for stmt in updates)

@@ -38,6 +38,10 @@ from tensorlang.ops.nn.convolution import (
     conv3d_transpose,
     conv3d_transpose_grad,
 )
+from tensorlang.ops.nn.cross_entropy import (
+    cross_entropy,
+    cross_entropy_grad,
+)
 from tensorlang.ops.nn.dense import PackedWeight, dense, dense_grad, prepack
 from tensorlang.ops.nn.dropout import dropout, dropout_grad, dropout_train
 from tensorlang.ops.nn.embedding import embedding, embedding_grad
@@ -143,6 +147,8 @@ __all__ = [
     "conv3d_grad_weight",
     "conv3d_transpose",
     "conv3d_transpose_grad",
+    "cross_entropy",
+    "cross_entropy_grad",
     "dense",
     "dense_grad",
     "dropout",

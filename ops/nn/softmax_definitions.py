@@ -66,7 +66,7 @@ def softmax_grad(dy: Tensor, x: Tensor) -> Tensor:
 def log_softmax(x: Tensor) -> Tensor:
     """`x - top - log(total)`."""
     rows = Rows(x)
-    top, total = _sums(rows)
+    top, total = sums(rows)
     log = rows.row(lambda row: intrinsic("log", total[row]), "log_total")
 
     def element(at: Index) -> Expr:
@@ -77,7 +77,7 @@ def log_softmax(x: Tensor) -> Tensor:
     return made
 
 
-def _sums(rows: Rows) -> tuple[Tensor, Tensor]:
+def sums(rows: Rows) -> tuple[Tensor, Tensor]:
     """The maximum of each row, and the sum of `exp(x - top)`."""
     top = rows.fold("max", rows.__getitem__, "top")
     total = rows.fold(

@@ -1,0 +1,189 @@
+"""Cross-entropy of classes by number, and its gradient, as loops.
+
+`[m, n]` or `[m, n, i]` logits with labels `[m]` or `[m, i]`. A label that is neither a
+class nor the ignored one is fault 1, and nothing is read for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from tensorlang.ir import as_expr, compute, i32, i64, intrinsic, reduce_axis, reduction
+from tensorlang.ir.frontend import Stage, Tensor
+from tensorlang.ir.natives import check
+from tensorlang.ir.nodes import Block, Evaluate, For, Load, Select, seq
+from tensorlang.ops.along import Index, Rows, row_of, two_sums
+from tensorlang.ops.assembling import stored, wide
+from tensorlang.ops.nn.softmax_definitions import exponentials, sums
+
+if TYPE_CHECKING:
+    from tensorlang.ir.nodes import Expr, Stmt
+
+_FAULT = 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Labels:
+    """The labels of rows, and which number is none but ignored."""
+
+    labels: Tensor
+    classes: Expr
+    ignored: Expr
+
+    def __getitem__(self, row: Index) -> Expr:
+        """A row's label."""
+        return self.labels[row].cast(i64)
+
+    def inside(self, row: Index) -> Expr:
+        """Whether a row's label is one of the classes."""
+        label = self[row]
+        return (label >= 0) & (label < self.classes)
+
+    def counts(self, row: Index) -> Expr:
+        """Whether a row is not ignored."""
+        return self[row].not_equal(self.ignored) & self.inside(row)
+
+    def right(self, row: Index) -> Expr:
+        """Whether a row's label may stand there."""
+        return self.inside(row) | self[row].equal(self.ignored)
+
+
+def cross_entropy(
+    logits: Tensor,
+    labels: Tensor,
+    *,
+    reduction: str,
+    smoothed: bool,
+    ignored: Expr,
+    smoothing: Expr,
+) -> Tensor:
+    """`log(sum(exp(x))) - x[label]` of each row, 0 of ignored ones; folded."""
+    rows = Rows(logits)
+    given = _Labels(labels, rows.length, ignored)
+    top, total = sums(rows)
+    everything = rows.fold("sum", rows.__getitem__, "everything") if smoothed else None
+
+    def loss(row: Index) -> Expr:
+        place = (row[0], given[row], *row[1:])
+        own = wide(Load(logits.buffer, place, given.inside(row)))
+        if everything is not None:
+            mean = everything[row] / rows.length.cast(own.dtype)
+            own = own * (1.0 - smoothing) + mean * smoothing
+        value = intrinsic("log", total[row]) + (top[row] - own)
+        return Select(given.counts(row), value, as_expr(0.0, value.dtype))
+
+    losses = _checked(rows, loss, given, "losses")
+    if reduction == "none":
+        return _as(losses, logits)
+    return _reduced(losses, given, logits, mean=reduction == "mean")
+
+
+def _checked(
+    rows: Rows, value: Callable[[Index], Expr], given: _Labels, name: str
+) -> Tensor:
+    """A value a row, and a fault where its label may not stand there."""
+    places: list[Index] = []
+
+    def noted(row: Index) -> Expr:
+        places.append(row)
+        return value(row)
+
+    made = rows.row(noted, name)
+    assert made.stage is not None
+    fault = Evaluate(check(given.right(places[0]), _FAULT))
+    nest = _with_first(made.stage.nest, fault)
+    inputs = (*made.stage.inputs, rows.array, given.labels)
+    return Tensor(made.buffer, Stage(nest, (made.buffer,), inputs))
+
+
+def _with_first(nest: Stmt, first: Stmt) -> Stmt:
+    """A nest whose block does something else before all that it does."""
+    if isinstance(nest, For):
+        return replace(nest, body=_with_first(nest.body, first))
+    assert isinstance(nest, Block)
+    return replace(nest, body=seq(first, nest.body))
+
+
+def _reduced(losses: Tensor, given: _Labels, like: Tensor, *, mean: bool) -> Tensor:
+    """The sum of the losses, or their mean over the rows that count."""
+    axes = [reduce_axis(extent, f"r{n}") for n, extent in enumerate(losses.shape)]
+
+    def folded() -> Any:
+        row = tuple(axis.var for axis in axes)
+        one = Select(
+            given.counts(row), as_expr(1.0, losses.dtype), as_expr(0.0, losses.dtype)
+        )
+        return reduction(two_sums(losses.dtype), (losses[row], one), axes)
+
+    whole, count = compute((), folded, ("whole", "count"))
+
+    def result() -> Expr:
+        value = whole[()] / count[()] if mean else whole[()]
+        return stored(value, like.dtype)
+
+    made: Tensor = compute((), result, "y")
+    return made
+
+
+def _as(total: Tensor, like: Tensor) -> Tensor:
+    if total.dtype == like.dtype:
+        return total
+    made: Tensor = compute(total.shape, lambda *at: stored(total[at], like.dtype), "y")
+    return made
+
+
+def cross_entropy_grad(
+    dy: Tensor,
+    logits: Tensor,
+    labels: Tensor,
+    *,
+    reduction: str,
+    ignored: Expr,
+    smoothing: Expr,
+) -> Tensor:
+    """Of the logits: `dy (softmax(x) - wanted)`, 0 in ignored rows."""
+    rows = Rows(logits)
+    given = _Labels(labels, rows.length, ignored)
+    share = _shares(rows, given, dy, reduction)
+    e, total = exponentials(rows)
+
+    def element(at: Index) -> Expr:
+        row = row_of(at)
+        kind = total.dtype
+        low = smoothing / rows.length.cast(kind)
+        hit = at[1].cast(i32).equal(given[row].cast(i32))
+        wanted = Select(hit, low + (1.0 - smoothing), low)
+        value = (e(at) / total[row] - wanted) * share[row]
+        zero = as_expr(0.0, kind)
+        return stored(Select(given.counts(row), value, zero), logits.dtype)
+
+    made: Tensor = rows.each(element, "dx")
+    return made
+
+
+def _shares(rows: Rows, given: _Labels, dy: Tensor, how: str) -> Tensor:
+    """What each row's loss counts in the result, times dy."""
+    count = _count(rows, given, dy) if how == "mean" else None
+
+    def share(row: Index) -> Expr:
+        value = wide(dy[row if how == "none" else ()])
+        return value if count is None else value / count[()]
+
+    return _checked(rows, share, given, "share")
+
+
+def _count(rows: Rows, given: _Labels, like: Tensor) -> Tensor:
+    """The number of rows that count."""
+    kind = wide(like[()]).dtype
+    shape = row_of(rows.array.shape)
+    axes = [reduce_axis(extent, f"r{n}") for n, extent in enumerate(shape)]
+
+    def folded() -> Any:
+        row = tuple(axis.var for axis in axes)
+        one = Select(given.counts(row), as_expr(1.0, kind), as_expr(0.0, kind))
+        return reduction("sum", one, axes)
+
+    made: Tensor = compute((), folded, "count")
+    return made
