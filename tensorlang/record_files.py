@@ -47,7 +47,8 @@ class Record:
         generator: The version of tensorlang that made it.
         seconds: Median time of a call.
         spread: Half the interquartile range of the samples over their median.
-        default_seconds: The default configuration's time in the same run.
+        default_seconds: The default configuration's time in the same run: `seconds`
+            times the ratio of the two, paired by round.
         roofline: Fraction reached of the machine's limit for this work, 0 if unknown.
         error: Largest error against the reference, in units of the gate's tolerance.
         date: Day of the measurement, ISO 8601.

@@ -55,20 +55,22 @@ class Report:
         workload: What was tuned.
         target: The fingerprint of the machine.
         default_seconds: The default configuration's time, in the finals.
-        best: The configuration that won; the default where nothing beat it. In a run
-            that was interrupted before its finals, the fastest so far.
-        seconds: Its time in the finals.
+        best: The configuration that won; the default where nothing beat it, or nothing
+            was compared. In a run that was interrupted before its finals, the fastest
+            so far.
+        seconds: Its time in the finals; without them, when it was tried.
         spread: Half the interquartile range of its samples over their median.
         ratio: Default over best, paired by round; None where the default won, or
             where there were no finals.
         trials: Configurations tried, those of earlier runs included.
         counts: Outcomes by status.
-        reasons: Each kind of failure, and how many candidates met it.
+        reasons: An example of each kind of failure, and how many candidates met it.
         record: The file that the winner was recorded in; None where it was not.
         interrupted: Whether the run was stopped before its end.
         spent: Seconds by stage, the tuner's own `bookkeeping` among them.
         exhausted: Whether every configuration of the space was tried.
         note: What else there is to say, in a sentence; empty where nothing is.
+        compared: Whether there were finals, or there was nothing to compare with.
     """
 
     operator: str
@@ -87,3 +89,4 @@ class Report:
     spent: Mapping[str, float] = field(default_factory=dict)
     exhausted: bool = False
     note: str = ""
+    compared: bool = True

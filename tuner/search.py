@@ -76,9 +76,17 @@ class Search:
 
     @property
     def reasons(self) -> Counter[str]:
-        """Failures by kind: status and reason without its numbers."""
-        failures = (o for _, o in self.known.values() if not o.ok)
-        return Counter(f"{o.status}: {kind(o.reason)}" for o in failures)
+        """Failures by kind, each under the words of the first of its kind.
+
+        Two reasons that differ in their numbers only are of one kind.
+        """
+        first: dict[str, str] = {}
+        found: Counter[str] = Counter()
+        for _, outcome in self.known.values():
+            if not outcome.ok:
+                said = f"{outcome.status}: {' '.join(outcome.reason.split())[:160]}"
+                found[first.setdefault(f"{outcome.status}: {kind(said)}", said)] += 1
+        return found
 
     @property
     def exhausted(self) -> bool:

@@ -135,9 +135,9 @@ def _tuned(run: Run, url: str, study: str, seed: int) -> Report:
             measured = run.measure(search, worker, default)
         finally:
             trials.close()
-    report, winner = _report(run, search, default, measured)
-    compared = bool(measured.samples) or search.exhausted
-    if winner not in search.known or not compared:
+    report = _report(run, search, default, measured)
+    kept = incumbent is not None and not measured.samples
+    if report.best.key not in search.known or not report.compared or kept:
         return report
     return _filed(run, search, report, measured, incumbent)
 
@@ -170,48 +170,52 @@ def _record_file(run: Run) -> Path:
     return path_of(records.user_folder(), _machine(run), run.op.id)
 
 
-def _report(
-    run: Run, search: Search, default: Candidate, measured: Finals
-) -> tuple[Report, str]:
-    """What was found, and the key of what won."""
+def _report(run: Run, search: Search, default: Candidate, measured: Finals) -> Report:
+    """What was found, by times of this run only: a record's are of another day."""
     samples = measured.samples
-    held = run.incumbent.key if run.incumbent else None
     base = samples.get(default.key) or [search.known[default.key][1].seconds]
-    key = finals.champion({default.key: base, **samples}, default.key, held)
-    if not samples and run.incumbent is not None:
-        best, times = run.incumbent.candidate, [run.incumbent.seconds]
-    elif run.interrupted and not samples:
+    alone = search.exhausted and len(search.best(2)) == 1  # nothing to compare with
+    compared = bool(samples) or (alone and not run.interrupted)
+    best, times = default, base
+    if samples:
+        best = _champion(run, search, default, {default.key: base, **samples})
+        times = samples.get(best.key, base)
+    elif run.interrupted:
         best, outcome = search.best(1)[0]
         times = [outcome.seconds]
-    else:
-        known = {c.key: c for c, _ in search.known.values()}
-        if run.incumbent is not None:
-            known.setdefault(run.incumbent.key, run.incumbent.candidate)
-        best, times = known[key], samples.get(key, base)
-    won = best != default and best.key in samples
     timing = Timing(tuple(times), 1)
-    report = Report(
-        run.op.id,
-        run.workload,
-        _machine(run),
-        median(base),
-        best,
-        timing.median,
-        timing.spread,
-        paired_ratio(base, times) if won else None,
-        len(search.known),
-        dict(search.counts),
-        dict(search.reasons),
-        None,
-        run.interrupted,
-        dict(run.spent),
-        search.exhausted,
-        _note(search, samples),
+    return Report(
+        operator=run.op.id,
+        workload=run.workload,
+        target=_machine(run),
+        default_seconds=median(base),
+        best=best,
+        seconds=timing.median,
+        spread=timing.spread,
+        ratio=paired_ratio(base, times) if samples and best != default else None,
+        trials=len(search.known),
+        counts=dict(search.counts),
+        reasons=dict(search.reasons),
+        interrupted=run.interrupted,
+        spent=dict(run.spent),
+        exhausted=search.exhausted,
+        note=_note(run, search, compared),
+        compared=compared,
     )
-    return report, best.key
 
 
-def _note(search: Search, samples: finals.Samples) -> str:
+def _champion(
+    run: Run, search: Search, default: Candidate, samples: finals.Samples
+) -> Candidate:
+    """What the finals chose."""
+    held = run.incumbent
+    known = {candidate.key: candidate for candidate, _ in search.known.values()}
+    if held is not None:
+        known.setdefault(held.key, held.candidate)
+    return known[finals.champion(samples, default.key, held.key if held else None)]
+
+
+def _note(run: Run, search: Search, compared: bool) -> str:
     space = search.space
     schedules = [
         entry
@@ -220,7 +224,14 @@ def _note(search: Search, samples: finals.Samples) -> str:
     ]
     if said := space_note(space, schedules):
         return said
-    if not samples and len(search.known) > 1:
+    if compared:
+        return ""
+    if run.incumbent is not None:
+        return (
+            f"{run.incumbent.candidate} is on record and stays in use; there was no "
+            "time to compare it with anything: run it again"
+        )
+    if len(search.best(2)) > 1:
         return "there was no time to compare the best with the default: run it again"
     return ""
 
@@ -245,7 +256,9 @@ def _filed(
         generator=__version__,
         seconds=report.seconds,
         spread=report.spread,
-        default_seconds=report.default_seconds,
+        default_seconds=report.seconds * report.ratio.median
+        if report.ratio
+        else report.default_seconds,
         roofline=_roofline(run, report.seconds),
         error=outcome.error,
         date=time.strftime("%Y-%m-%d"),

@@ -156,8 +156,7 @@ def _tell(reports: list[Report], seconds: float) -> None:
 
 def _row(report: Report) -> tuple[str, ...]:
     spread = f" +- {report.spread:.1%}" if report.spread else ""
-    finals = not report.interrupted or report.record is not None
-    unsure = "the default stands" if finals else "not compared"
+    unsure = "the default stands" if report.compared else "not compared"
     return (
         str(report.workload),
         console.duration(report.default_seconds),

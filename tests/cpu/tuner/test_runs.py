@@ -130,6 +130,42 @@ def test_a_record_is_the_incumbent_and_only_a_real_win_replaces_it(
     assert dict(held.knobs) == {"way": "fast"}
 
 
+def test_the_ratio_on_record_is_the_one_of_the_finals(
+    user_operator: Callable[..., str], storage: str
+) -> None:
+    report = run(user_operator("slow", "fast"), storage)
+    (held,) = read(report.record or Path())
+    assert report.ratio is not None
+    assert held.default_seconds / held.seconds == pytest.approx(report.ratio.median)
+
+
+@pytest.mark.parametrize("ways", [("slow", "fast"), ("slow",)])
+def test_a_record_that_was_not_timed_is_neither_the_best_nor_filed_again(
+    user_operator: Callable[..., str], storage: str, ways: tuple[str, ...]
+) -> None:
+    name = user_operator(*ways)
+    records.add(record_of(name, 1e-9, way=ways[-1]))
+    options = {"budget": 0.01} if len(ways) > 1 else {}  # no time for finals, or alone
+    report = run(name, storage, **options)
+    assert report.best.knobs == {"way": "slow"}
+    assert report.seconds == report.default_seconds > 1e-9
+    assert report.ratio is None
+    assert report.record is None
+    assert report.compared == (len(ways) == 1)
+    assert ("stays in use" in report.note) == (len(ways) > 1)
+    find(name).forget()
+    path = next(records.user_folder().glob("*/*.json"))
+    assert [record.seconds for record in read(path)] == [1e-9]
+
+
+def test_what_failed_was_not_short_of_time(
+    user_operator: Callable[..., str], storage: str
+) -> None:
+    report = run(user_operator("slow", "wrong", "raises"), storage)
+    assert "time" not in report.note
+    assert report.record is not None  # the default is all that is right
+
+
 def test_records_of_near_shapes_are_tried_early(
     user_operator: Callable[..., str], storage: str
 ) -> None:

@@ -96,6 +96,13 @@ def test_where_the_default_stands_the_table_says_so(tlang, search):
     assert "random.bits: nothing is faster" in result.stdout
 
 
+def test_where_nothing_was_compared_the_table_says_so(tlang, search):
+    search.result = [report(ratio=None, best=DEFAULT, compared=False)]
+    result = tlang("tune", "bits")
+    assert "not compared" in result.stdout
+    assert "the default stands" not in result.stdout
+
+
 @pytest.mark.parametrize(
     ("args", "budget", "trials"),
     [
@@ -131,7 +138,8 @@ def test_a_family_is_tuned_by_its_name(tlang, search):
 
 
 @pytest.mark.parametrize(
-    "result", [[report(interrupted=True, ratio=None)], KeyboardInterrupt()]
+    "result",
+    [[report(interrupted=True, ratio=None, compared=False)], KeyboardInterrupt()],
 )
 def test_ctrl_c_says_what_is_kept(tlang, search, result):
     search.result = result
