@@ -30,6 +30,7 @@ from tensorlang.schedules.cutting import (
 )
 from tensorlang.schedules.plan import Plan, Tile
 from tensorlang.schedules.stages import Stage, extent_of, tile_axes
+from tensorlang.schedules.strips import by_strips
 from tensorlang.scheduling import Schedule
 
 _WORTH_PACKING: Final = 4  # tiles of rows that read a packed strip
@@ -59,6 +60,8 @@ def tiles(plan: Plan) -> None:
     folded = tuple(loop.var.name for loop in stage.driven("reduction"))
     axes = _Axes(row.var.name, column.var.name, folded)
     if dot_pairs.possible(s, stage, tile) and tried(s, _by_pairs, s, stage, axes, tile):
+        return
+    if tried(s, by_strips, plan, tile):
         return
     _pack(s, stage, tile)
     for tall, rows in _cut_rows(s, stage.name, axes.row, tile.rows):

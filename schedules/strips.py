@@ -1,0 +1,182 @@
+"""Contractions strip by strip: a strip of columns is packed right where it is used.
+
+for j_0 in parallel(columns // 32):
+    strip = alloc(f32[K, 32])                   # stays in the second-level cache
+    for n, k in blocks of 16 x 16: strip[...] = w[...], turned in registers
+    for i_0 in range(rows // 12): a tile of 12 x 32 sums over all of K
+    for i_tail in ...:            what is left, in tiles of 4 and of 1
+
+Against packing everything first, nothing is written to memory and read back, and no
+thread waits for another; but there must be strips enough to share.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Final
+
+from tensorlang.errors import ScheduleError
+from tensorlang.ir.nodes import Const, Load
+from tensorlang.ir.visit import blocks, free_vars
+from tensorlang.schedules.cutting import extent, is_part, shared, tried
+from tensorlang.schedules.plan import Plan, Tile
+from tensorlang.schedules.stages import Stage, extent_of, tile_axes
+from tensorlang.schedules.streaming import loop_named, whole_steps
+from tensorlang.scheduling import Schedule
+
+_MOST_BYTES: Final = 1 << 19  # of a strip: half of a second-level cache
+_STRIPS_A_THREAD: Final = 4
+_WORTH_PACKING: Final = 24  # rows
+_SMALL: Final = (4, 1)  # rows of the tiles for a rest of unknown length
+
+
+def by_strips(plan: Plan, tile: Tile) -> None:
+    """The whole schedule of a contraction.
+
+    Raises:
+        ScheduleError: its sizes are not for this.
+    """
+    s, stage = plan.s, plan.stage
+    found = tile_axes(stage)
+    if found is None:
+        raise ScheduleError(f"block {stage.name!r} is no contraction")
+    row, column = found
+    load = _operand(plan, stage, tile)
+    folded = [loop.var.name for loop in stage.driven("reduction")]
+    copy, strip = s.cache_read(stage.name, load.buffer.name, "global")
+    width = tile.vectors * tile.lanes
+    around = s.loops(stage.name)
+    first, inside = s.split(column.var.name, [None, width])
+    outer = [n for n in around if n not in (row.var.name, column.var.name, *folded)]
+    s.reorder(*outer, first, row.var.name, inside, *folded)
+    for part, rows in _cut_rows(s, stage.name, row.var.name, tile.rows):
+        _tile(s, part, stage, (row.var.name, inside, *folded), rows, tile.lanes)
+    s.compute_at(copy, first)
+    _pack(s, stage, load, copy, strip, tile.lanes)
+    shared(s, [*outer, first])
+
+
+def _operand(plan: Plan, stage: Stage, tile: Tile) -> Load:
+    """The operand that the columns index, where its strips can be packed one by one."""
+    found = tile_axes(stage)
+    assert found is not None
+    column, width = found[1], tile.vectors * tile.lanes
+    loads = [n for n in stage.loads if _at(stage, n) is not None]
+    length = extent_of(column)
+    depth = [extent_of(loop) for loop in stage.driven("reduction")]
+    if len(loads) != 1 or length is None or length % width or None in depth:
+        raise ScheduleError("the strips are not whole, or of unknown depth")
+    threads = plan.s.target.threads if plan.s.target else 1
+    if not tile.parallel or length // width < _STRIPS_A_THREAD * (threads - 1):
+        raise ScheduleError("there are too few strips to share")
+    (load,) = loads
+    rows, in_rows = extent_of(found[0]), _at(stage, load) == load.buffer.ndim - 1
+    if in_rows and rows is not None and rows < _WORTH_PACKING:
+        raise ScheduleError("too few rows read a strip that lies in rows already")
+    steps = prod(size for size in depth if size is not None)
+    if width * steps * load.buffer.dtype.bytes > _MOST_BYTES:
+        raise ScheduleError("a strip does not fit the cache")
+    last = load.buffer.shape[-1]
+    if _at(stage, load) == load.buffer.ndim - 1 and last == Const(width, last.dtype):
+        raise ScheduleError("the strips are packed already")
+    return load
+
+
+def _at(stage: Stage, load: Load) -> int | None:
+    """Which dimension of an operand the columns index."""
+    found = tile_axes(stage)
+    assert found is not None
+    column = stage.axis(found[1])
+    at = [n for n, index in enumerate(load.indices) if column in free_vars(index)]
+    return at[-1] if at else None
+
+
+def _cut_rows(s: Schedule, block: str, row: str, rows: int) -> list[tuple[str, int]]:
+    """The blocks of whole tiles and of the rest, and the rows of a tile in each."""
+    length = extent(s, row)
+    if length is not None:
+        if length <= rows or length % rows == 0:
+            return [(block, min(rows, max(length, 1)))]
+        main, rest = _cut(s, block, row, length // rows * rows)
+        return [(main, rows), (rest, length % rows)]
+    found: list[tuple[str, int]] = []
+    for size in (rows, *(n for n in _SMALL if n < rows)):
+        if size == 1:
+            break
+        loop = next(name for name in s.loops(block) if is_part(name, row))
+        whole = whole_steps(loop_named(s, loop).extent, size)
+        block, rest = _cut(s, block, row, whole)
+        found.append((block, size))
+        block = rest
+    return [*found, (block, 1)]
+
+
+def _cut(s: Schedule, block: str, row: str, at: object) -> tuple[str, str]:
+    """The blocks before and after a cut through the rows, inside of a strip."""
+    loop = next(name for name in s.loops(block) if is_part(name, row))
+    before = {b.name for b in blocks(s.function)}
+    s.partition(loop, at)  # type: ignore[arg-type]
+    return block, next(b.name for b in blocks(s.function) if b.name not in before)
+
+
+def _tile(  # noqa: PLR0917 - what a tile is made of
+    s: Schedule,
+    block: str,
+    stage: Stage,
+    names: tuple[str, ...],
+    rows: int,
+    lanes: int,
+) -> None:
+    """The tile's loops around one block."""
+    around = s.loops(block)
+    row, inside, *folded = (
+        next(name for name in around if is_part(name, wanted)) for wanted in names
+    )
+    tall, i = s.split(row, [None, rows])
+    vector, lane = s.split(inside, [None, lanes])
+    s.reorder(tall, *folded, i, vector, lane)
+    write, _ = s.cache_write(block, stage.output.name, "register", at=tall)
+    for loop in (i, vector):
+        s.unroll(loop)
+    s.vectorize(lane)
+    own = s.loops(write)
+    *others, last = own[own.index(tall) + 1 :]
+    if (extent(s, last) or 0) > lanes:
+        vector, last = s.split(last, [None, lanes])
+        others.append(vector)
+    for loop in others:
+        s.unroll(loop)
+    s.vectorize(last)
+
+
+def _pack(  # noqa: PLR0917 - the same
+    s: Schedule, stage: Stage, load: Load, copy: str, strip: str, lanes: int
+) -> None:
+    """The copy of one strip: turned in registers, or row by row."""
+    at, rank = _at(stage, load), load.buffer.ndim
+    assert at is not None
+    given = [f"d{n}" for n in range(rank)]
+    if at == rank - 1:
+        last = s.loops(copy)[-1]
+        _, lane = s.split(last, [None, lanes])
+        s.vectorize(lane)
+        return
+    laid = [*given[:at], *given[at + 1 :], given[at]]
+    s.transform_layout(strip, f"lambda {', '.join(given)}: ({', '.join(laid)})")
+    tried(
+        s, _turn, s, copy, lanes, f"copy_by_columns_{lanes}x{lanes}x{load.buffer.dtype}"
+    )
+
+
+def _turn(s: Schedule, copy: str, lanes: int, intrinsic: str) -> None:
+    """A matrix's strip in square blocks, turned in registers."""
+    column, depth = s.loops(copy)[-2:]
+    length = extent(s, depth)
+    if length is None or length < lanes:
+        raise ScheduleError("the strip is not deep enough for a block")
+    if length % lanes:
+        s.partition(depth, length // lanes * lanes)
+    column_0, column_1 = s.split(column, [None, lanes])
+    depth_0, depth_1 = s.split(depth, [None, lanes])
+    s.reorder(column_0, depth_0, column_1, depth_1)
+    s.tensorize(column_1, intrinsic)
