@@ -2,7 +2,7 @@
 
 The rules are small functions by node type: names and scopes in `sites`, expressions in
 `verify_expr`, statements in `verify_stmt`, memory in `verify_memory`, layouts in
-`verify_layout`, and here what concerns a function as a whole.
+`verify_layout`, bounds in `verify_bounds`, and here what concerns whole functions.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from tensorlang.ir.dtypes import DType
 from tensorlang.ir.nodes import Expr, Function, Load, Reduce, Reducer, Stmt, Var
 from tensorlang.ir.reducers import builtin
 from tensorlang.ir.sites import Site, check_name, outermost, uses, visit
+from tensorlang.ir.verify_bounds import check_bounds
 from tensorlang.ir.verify_expr import check_expr
 from tensorlang.ir.verify_memory import MemoryRules
 from tensorlang.ir.verify_stmt import check_buffer, check_stmt
@@ -27,7 +28,8 @@ MAX_NODES: Final = 100_000
 def verify(func: Function) -> None:
     """Check that `func` is well formed; a verified function prints and parses back.
 
-    Races, bounds and values are not static: the interpreter finds those.
+    Of bounds, only what is wrong for certain is refused. Races, values and all other
+    bounds are not static: the interpreter finds those.
 
     Raises:
         IRError: what is wrong, where, and what to do about it.
@@ -45,6 +47,7 @@ def verify(func: Function) -> None:
         reducers.check(stmt)
 
     visit(func.body, site, check)
+    check_bounds(func)
 
 
 def check_size(func: Function) -> None:

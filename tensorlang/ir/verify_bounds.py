@@ -1,0 +1,310 @@
+"""Accesses that are certainly outside of their memory.
+
+Refused is only what no call can do rightly: an index, linear in the loops around it,
+that leaves its dimension in some iteration which runs for certain. What an `if`, a
+`while`, a `where`, a mask or a `select` guards is left to the interpreter, as is all
+that depends on data. Loops of a symbolic extent are taken to run, so `x[i + 1]` with i
+up to the length of x is refused, though it would do for an empty x.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import singledispatchmethod
+from typing import Final
+
+from tensorlang.errors import IRError
+from tensorlang.ir.affine import (
+    Poly,
+    add,
+    constant,
+    expression,
+    factors,
+    poly,
+    product,
+    scaled,
+    value_of,
+)
+from tensorlang.ir.dtypes import i64
+from tensorlang.ir.known import Known, Range
+from tensorlang.ir.nodes import (
+    AtomicUpdate,
+    Binary,
+    Block,
+    Buffer,
+    Call,
+    Const,
+    Expr,
+    For,
+    Function,
+    If,
+    Let,
+    Load,
+    Reduce,
+    Select,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+    While,
+)
+from tensorlang.ir.visit import children, free_vars, walk
+
+_ONE: Final = constant(1)
+
+
+def check_bounds(func: Function) -> None:
+    """Refuse an access that is outside of its memory in an iteration that runs.
+
+    Raises:
+        IRError: the access, how far it reaches, and the dimension that it leaves.
+    """
+    needed = _Needed()
+    needed.of(func.body)
+    _Bounds(func.name, needed.lets).visit(func.body, _Around())
+
+
+@dataclass(frozen=True, slots=True)
+class _Around:
+    """The loops around a place and the values of variables, as polynomials.
+
+    A value is None where it is not known: it reads memory, or is not linear.
+    """
+
+    loops: Mapping[Var, Poly] = field(default_factory=dict)
+    values: Mapping[Var, Poly | None] = field(default_factory=dict)
+
+    def with_value(self, var: Var, value: Poly | None) -> _Around:
+        return replace(self, values={**self.values, var: value})
+
+    def with_loop(self, var: Var, extent: Poly) -> _Around:
+        inner = self.with_value(var, {(var,): 1})
+        return replace(inner, loops={**self.loops, var: extent})
+
+    def poly(self, expr: Expr) -> Poly | None:
+        """The value in loops and scalars, where it is a polynomial of them."""
+        if expr.dtype != i64:
+            return poly(expr) if isinstance(expr, Const) else None
+        total: Poly = {}
+        for monomial, coefficient in poly(expr).items():
+            part: Poly = constant(coefficient)
+            for factor in monomial:
+                value = self._value(factor)
+                if value is None:
+                    return None
+                part = product(part, value)
+            total = add(total, part)
+        return total
+
+    def _value(self, factor: Expr) -> Poly | None:
+        if isinstance(factor, Var):
+            return self.values.get(factor, {(factor,): 1})
+        moves = any(var in self.values for var in free_vars(factor))
+        if moves or any(isinstance(part, Load) for part in walk(factor)):
+            return None
+        return {(factor,): 1}
+
+    def reached(self, total: Poly) -> Poly | None:
+        """The largest value over the loops, where that is shown not to be negative."""
+        known = self._known()
+        for var, extent in reversed(tuple(self.loops.items())):
+            slope = _slope(total, var)
+            if any(factor in self.loops for factor in factors(slope)):
+                return None
+            total = add(total, product(slope, {(var,): 1}), -1)
+            if known.at_least_zero(slope):
+                total = add(total, product(slope, add(extent, _ONE, -1)))
+            elif not known.at_least_zero(scaled(slope, -1)):
+                return None
+        return total if known.at_least_zero(total) else None
+
+    def _known(self) -> Known:
+        """What follows from all loops around being run."""
+        ranges: dict[Var, Range] = {}
+        facts = []
+        for extent in self.loops.values():
+            scalar = next(iter(factors(extent)), None)
+            if isinstance(scalar, Var) and extent == {(scalar,): 1}:
+                ranges[scalar] = (1, None)
+            elif value_of(extent) is None:
+                facts.append(add(extent, _ONE, -1))
+        return Known(ranges, tuple(facts))
+
+
+def _slope(total: Poly, var: Var) -> Poly:
+    """What multiplies a variable; for its square, the variable again."""
+    slope: Poly = {}
+    for monomial, coefficient in total.items():
+        if var in monomial:
+            at = monomial.index(var)
+            slope[monomial[:at] + monomial[at + 1 :]] = coefficient
+    return slope
+
+
+def _grows(extent: Poly, around: _Around) -> bool:
+    """Whether a loop runs as soon as all sizes are large enough."""
+    return all(
+        coefficient > 0 and all(_factor_grows(factor, around) for factor in monomial)
+        for monomial, coefficient in extent.items()
+        if monomial
+    )
+
+
+def _factor_grows(factor: Expr, around: _Around) -> bool:
+    if isinstance(factor, Var):
+        return factor not in around.values
+    if isinstance(factor, Binary) and factor.op == "floordiv":
+        divisor = value_of(poly(factor.b))
+        return divisor is not None and divisor > 0 and _grows(poly(factor.a), around)
+    return False
+
+
+class _Needed:
+    """The `Let`s whose value is used where nothing guards it, by identity.
+
+    What a definition uses twice under one `select` stands in a `Let` before it.
+    """
+
+    def __init__(self) -> None:
+        self.lets: set[int] = set()
+
+    def of(self, stmt: Stmt) -> set[Var]:
+        """The variables that a statement uses for certain."""
+        if isinstance(stmt, Seq):
+            return self._in_order(stmt.stmts)
+        used = _variables(_evaluated(stmt))
+        for inner in _run(stmt):
+            used |= self.of(inner)
+        return used
+
+    def _in_order(self, stmts: Iterable[Stmt]) -> set[Var]:
+        used: set[Var] = set()
+        for stmt in reversed(tuple(stmts)):
+            if not isinstance(stmt, Let):
+                used |= self.of(stmt)
+            elif stmt.var in used:
+                self.lets.add(id(stmt))
+                used |= _variables((stmt.value,))
+        return used
+
+
+def _variables(exprs: Iterable[Expr]) -> set[Var]:
+    return {part for e in exprs for part in _certain(e) if isinstance(part, Var)}
+
+
+def _evaluated(stmt: Stmt) -> Iterator[Expr]:
+    """The expressions that a statement itself evaluates whenever it is reached."""
+    for child in children(stmt):
+        if isinstance(child, Expr):
+            yield child
+        elif isinstance(stmt, Block) and not isinstance(child, Stmt):
+            yield from (part for part in children(child) if isinstance(part, Expr))
+
+
+def _run(stmt: Stmt) -> Iterator[Stmt]:
+    """The statements below that run whenever this one does, if its loop runs."""
+    if isinstance(stmt, If | While):
+        return
+    if isinstance(stmt, Block) and stmt.where is not None:
+        return
+    yield from (child for child in children(stmt) if isinstance(child, Stmt))
+
+
+def _certain(expr: Expr) -> Iterator[Expr]:
+    """An expression and those below it that no choice guards."""
+    yield expr
+    if isinstance(expr, Select):
+        yield from _certain(expr.cond)
+        return
+    chosen = isinstance(expr, Binary) and expr.dtype.is_bool
+    if chosen or (isinstance(expr, Call) and expr.name == "prefetch"):
+        return
+    for child in children(expr):
+        if isinstance(child, Expr):
+            yield from _certain(child)
+
+
+class _Bounds:
+    """Walks what runs for certain, and checks each access there."""
+
+    def __init__(self, name: str, lets: set[int]) -> None:
+        self._name = name
+        self._lets = lets
+
+    @singledispatchmethod
+    def visit(self, stmt: Stmt, around: _Around) -> None:
+        """Check what a statement evaluates, and what runs below it."""
+        self._expressions(stmt, around)
+        for inner in _run(stmt):
+            self.visit(inner, around)
+
+    @visit.register
+    def _(self, stmt: Seq, around: _Around) -> None:
+        for inner in stmt.stmts:
+            if isinstance(inner, Let):
+                if id(inner) in self._lets:
+                    self._expressions(inner, around)
+                around = around.with_value(inner.var, around.poly(inner.value))
+            else:
+                self.visit(inner, around)
+
+    @visit.register
+    def _(self, stmt: For, around: _Around) -> None:
+        self._expressions(stmt, around)
+        extent = around.poly(stmt.extent)
+        if extent is None:
+            return
+        count = value_of(extent)
+        if _grows(extent, around) if count is None else count > 0:
+            self.visit(stmt.body, around.with_loop(stmt.var, extent))
+
+    @visit.register
+    def _(self, stmt: Block, around: _Around) -> None:
+        self._expressions(stmt, around)
+        for axis in stmt.axes:
+            around = around.with_value(axis.var, around.poly(axis.value))
+        for inner in _run(stmt):
+            self.visit(inner, around)
+
+    @visit.register(Store | AtomicUpdate)
+    def _(self, stmt: Store | AtomicUpdate, around: _Around) -> None:
+        self._expressions(stmt, around)
+        if not isinstance(stmt, Store) or stmt.mask is None:
+            self._access(stmt.buffer, stmt.indices, around)
+
+    @visit.register
+    def _(self, stmt: Reduce, around: _Around) -> None:
+        self._expressions(stmt, around)
+        for buffer in stmt.buffers:
+            self._access(buffer, stmt.indices, around)
+
+    def _expressions(self, stmt: Stmt, around: _Around) -> None:
+        for expr in _evaluated(stmt):
+            for part in _certain(expr):
+                if isinstance(part, Load) and part.mask is None:
+                    self._access(part.buffer, part.indices, around)
+
+    def _access(
+        self, buffer: Buffer, indices: tuple[Expr, ...], around: _Around
+    ) -> None:
+        for index, extent in zip(indices, buffer.shape, strict=True):
+            at, size = around.poly(index), around.poly(extent)
+            if at is None or size is None:
+                continue
+            above = around.reached(add(at, size, -1))
+            if above is not None:
+                raise self._fault(buffer, indices, add(above, size), size)
+            below = around.reached(scaled(add(at, _ONE), -1))
+            if below is not None:
+                raise self._fault(buffer, indices, scaled(add(below, _ONE), -1), size)
+
+    def _fault(
+        self, buffer: Buffer, indices: tuple[Expr, ...], at: Poly, size: Poly
+    ) -> IRError:
+        place = ", ".join(map(repr, indices))
+        return IRError(
+            f"function {self._name!r}: {buffer.name}[{place}] comes to "
+            f"{expression(at)!r}, outside of its dimension of {expression(size)!r}; "
+            "end the loop earlier, or guard the access"
+        )
