@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Final
 
 from hypothesis import strategies as st
@@ -258,16 +259,20 @@ def pad(draw: Draw, view: View) -> Arguments | None:
 
 def tiles(view: View) -> list[tuple[str, str]]:
     """Loops around a block that run like those of an instruction's meaning."""
-    found = []
-    for name in NAMES:
-        meaning = tensor_intrinsic(name).meaning
-        wanted = _extents(meaning.body), _types(meaning.body)
-        found += [
-            (place.name, name)
-            for place in view.loops
-            if (_extents(place.loop), _types(place.loop)) == wanted
-        ]
-    return found
+    loops = [(p.name, _extents(p.loop), _types(p.loop)) for p in view.loops]
+    return [
+        (loop, name)
+        for name in NAMES
+        for loop, *seen in loops
+        if tuple(seen) == _wanted(name)
+    ]
+
+
+@cache
+def _wanted(name: str) -> tuple[Any, Any]:
+    """Extents and types of an instruction's meaning."""
+    body = tensor_intrinsic(name).meaning.body
+    return _extents(body), _types(body)
 
 
 def _types(stmt: Stmt) -> tuple[set[Any], bool]:
