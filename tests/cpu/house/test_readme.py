@@ -10,17 +10,24 @@ CODE = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 OUTPUT = re.findall(r"```\n(def .*?)```", README, re.DOTALL)
 
 
-def test_the_first_example_runs() -> None:
+def test_the_first_examples_run() -> None:
     scope: dict[str, object] = {}
     exec(CODE[0], scope)
     assert scope["y"].shape == (4, 1024)  # type: ignore[attr-defined]
+    exec(CODE[1], scope)
+    assert scope["y"].shape == (4, 512)  # type: ignore[attr-defined]
+    assert [scope[name].shape for name in ("dx", "dw", "db")] == [  # type: ignore[attr-defined]
+        (4, 1024),
+        (512, 1024),
+        (512,),
+    ]
 
 
 def test_the_definition_prints_as_shown_and_the_schedule_runs(capsys) -> None:  # type: ignore[no-untyped-def]
     scope: dict[str, object] = {}
-    exec(CODE[0].splitlines()[0] + "\n" + CODE[1], scope)
+    exec(CODE[0].splitlines()[0] + "\n" + CODE[2], scope)
     assert capsys.readouterr().out.strip() == OUTPUT[0].strip()
-    exec(CODE[2], scope)
+    exec(CODE[3], scope)
     assert (scope["y"] == 784).all()  # type: ignore[union-attr]
     printed = capsys.readouterr().out
     assert "define i32 @dense" in printed
