@@ -78,11 +78,14 @@ def gradient(
         attributes=attributes,
         scalars=usual_scalars(given, {}),
         lift=_lifted,
+        scheduled_as="broadcast_grad",
         **options,
     )
 
 
 def _lifted(body: Callable[..., Any]) -> Callable[..., Any]:
-    from tensorlang.ops.lifting import lifted_gradient  # noqa: PLC0415 - only to build
+    from tensorlang.ops.lifting_gradients import (  # noqa: PLC0415 - only to build
+        lifted_gradient,
+    )
 
     return lifted_gradient(body)

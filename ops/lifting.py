@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-import operator
 from collections.abc import Callable, Sequence
 from functools import wraps
 from inspect import signature
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-from tensorlang.ir import compute, i64, reduce_axis
-from tensorlang.ir import sum as fold
-from tensorlang.ir.nodes import Const, Select, as_expr
+from tensorlang.ir import compute
+from tensorlang.ir.nodes import Const
 from tensorlang.ops.assembling import stored, wide
 
 if TYPE_CHECKING:
@@ -105,74 +102,3 @@ class Operands:
     def _place(self, name: str, index: Sequence[Any]) -> tuple[Any, ...]:
         own = zip(self.arrays[name].shape, index, strict=True)
         return tuple(0 if isinstance(dim, Const) else at for dim, at in own)
-
-
-def lifted_gradient(body: Callable[..., Any]) -> Callable[..., Any]:
-    """A function on tensors from `dy` and operands to the operands' gradients.
-
-    `body` gives a tuple of scalar expressions, one an operand behind `dy`, None where
-    there is no gradient.
-    """
-    names = operand_names(body)
-
-    @wraps(body)
-    def tensors(*arrays: Tensor, numbers: Sequence[int] = (), **given: Any) -> Any:
-        at_hand = Operands(names, arrays, numbers, given)
-
-        def terms(index: Sequence[Any]) -> dict[str, Expr]:
-            made = body(*at_hand.values(index), **at_hand.attributes)
-            return {
-                name: value
-                for name, value in zip(names[1:], made, strict=True)
-                if name in at_hand.arrays and value is not None
-            }
-
-        known = terms([Const(0, i64)] * len(at_hand.shape))
-        made = _whole(at_hand, terms, list(known))
-        made |= {
-            name: _summed(at_hand, terms, name) for name in known if name not in made
-        }
-        results = tuple(made[name] for name in known)
-        return results if len(results) > 1 else results[0]
-
-    return tensors
-
-
-_Terms: TypeAlias = "Callable[[Sequence[Any]], dict[str, Expr]]"
-
-
-def _whole(of: Operands, terms: _Terms, wanted: Sequence[str]) -> dict[str, Tensor]:
-    """The gradients of operands that are not broadcast, in one pass."""
-    names = [name for name in wanted if not of.broadcast(name)]
-
-    def element(*i: Any) -> Any:
-        made = terms(i)
-        return tuple(stored(made[name], of.dtype) for name in names)
-
-    if not names:
-        return {}
-    made = compute(of.shape, element, tuple(f"d{name}" for name in names))
-    return dict(zip(names, made if len(names) > 1 else (made,), strict=True))
-
-
-def _summed(of: Operands, terms: _Terms, name: str) -> Tensor:
-    """The gradient of a broadcast operand; 0 where there is nothing to sum."""
-    axes = {at: reduce_axis(of.shape[at], f"r{at}") for at in of.broadcast(name)}
-    kept = [extent for at, extent in enumerate(of.shape) if at not in axes]
-
-    def element(*i: Any) -> Any:
-        own = iter(i)
-        place = [axes[at].var if at in axes else next(own) for at in range(of.rank)]
-        return fold(terms(place)[name], list(axes.values()))
-
-    total = compute(kept, element, f"sum_{name}")
-    empty = functools.reduce(
-        operator.or_, (axis.extent.equal(0) for axis in axes.values())
-    )
-
-    def rounded(*i: Any) -> Expr:
-        value = total[i]
-        return stored(Select(empty, as_expr(0.0, value.dtype), value), of.dtype)
-
-    made: Tensor = compute(kept, rounded, f"d{name}")
-    return made

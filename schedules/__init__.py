@@ -5,6 +5,7 @@ that `tensorlang.scheduling.schedules_for` reads.
 """
 
 from tensorlang.schedules import (
+    broadcast_gradients,
     conv,
     depthwise,
     embedding,
@@ -16,6 +17,7 @@ from tensorlang.schedules import (
 )
 
 __all__ = [
+    "broadcast_gradients",
     "conv",
     "depthwise",
     "embedding",

@@ -101,6 +101,14 @@ def test_narrow_floats_are_summed_in_f32(dtype):
     np.testing.assert_allclose(db.astype(np.float64), exact, rtol=8e-3, atol=1e-3)
 
 
+@pytest.mark.parametrize("columns", [3, 100])
+def test_long_sums_keep_their_digits(columns):
+    dy = np.full((200_003, columns), 0.1, np.float32)
+    _, db = math.add_grad(dy, dy, dy[0])
+    exact = len(dy) * np.float64(np.float32(0.1))
+    np.testing.assert_allclose(db, np.full(columns, exact), rtol=2e-6)
+
+
 def test_sums_of_nothing_are_0():
     dy, a, b = np.empty((0, 5), "f4"), np.empty((0, 5), "f4"), np.ones(5, "f4")
     da, db = math.multiply_grad(dy, a, b)
