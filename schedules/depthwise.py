@@ -18,11 +18,13 @@ from collections.abc import Sequence
 from math import prod
 from typing import Final
 
-from tensorlang.ir.visit import blocks
+from tensorlang.ir.nodes import Block, Load, Store
+from tensorlang.ir.visit import blocks, walk
 from tensorlang.schedules.conv import vector_image, vector_lines, width, write_back
 from tensorlang.schedules.cutting import cut_at, extent, shared
+from tensorlang.schedules.generic import generic
 from tensorlang.scheduling import Knobs, Schedule, schedule
-from tensorlang.scheduling.tree import find_buffer
+from tensorlang.scheduling.tree import constant, find_buffer
 
 _ROWS: Final = (1, 2, 3, 4, 5, 6, 7, 8)
 _MOST_TAPS: Final = 128  # products of a tile that are written out
@@ -32,9 +34,28 @@ _MOST_TAPS: Final = 128  # products of a tile that are written out
 def depthwise(s: Schedule, knobs: Knobs) -> None:
     """Channels to threads; in each, register tiles of lines by columns."""
     names = [block.name for block in blocks(s.function)]
-    results = [name for name in names if name not in ("padded", "sums")]
+    done = {"padded", "sums", "image", "part", "rest", "each", "ends", "both"}
+    if "sums" in names:
+        shown = next((b.name for b in blocks(s.function) if "sums" in _read(b)), "")
+        done |= {shown}
+        _forward(s, shown, "padded" in names, knobs)
+    if done & {"part", "rest"} & set(names):
+        _weights(s, names, knobs)
+    if set(names) - done:
+        generic(s, knobs)
+
+
+def _read(block: Block) -> set[str]:
+    """The names of the buffers that a block reads."""
+    return {node.buffer.name for node in walk(block) if isinstance(node, Load)} - {
+        node.buffer.name for node in walk(block) if isinstance(node, Store)
+    }
+
+
+def _forward(s: Schedule, result: str, copied: bool, knobs: Knobs) -> None:
+    """Sums of tiles of lines by columns, and what is made of them."""
     lanes, _ = width(s)
-    shown = results[0] if results else "sums"
+    shown = result or "sums"
     rank = len(find_buffer(s.function, "sums").shape) - 2
     batch, group, *place = s.loops(shown)[: rank + 2]
     taps = s.loops("sums")[rank + 2 :]
@@ -42,31 +63,92 @@ def depthwise(s: Schedule, knobs: Knobs) -> None:
     if tall:
         rows = _rows(s, place[-2], taps, knobs)
         some, one = s.split(place[-2], [None, rows])
-        if results:
+        if result:
             s.compute_at("sums", some)
             tall = rows > 1
             one = s.loops("sums")[-len(taps) - 2]
         if tall:
             column, *folded = s.loops("sums")[-len(taps) - 1 :]
             s.reorder(column, one, *folded)
-    elif results:
+    elif result:
         s.compute_at("sums", group)
     _tiles(s, lanes, len(taps), tall=tall)
-    if results:
+    if result:
         vector_lines(s, shown, lanes)
-    if "padded" in names:
+    if copied:
         s.compute_at("padded", group)
         vector_image(s, "padded", lanes)
     shared(s, [batch, group])
 
 
-def _rows(s: Schedule, line: str, taps: Sequence[str], knobs: Knobs) -> int:
+def _weights(s: Schedule, names: Sequence[str], knobs: Knobs) -> None:
+    """Gradients of weights, of each image: a vector for every element of a window.
+
+    Lines are taken together, as neighbouring ones need the same lines of the image.
+    """
+    pairs = [p for p in (("part", "each"), ("rest", "ends")) if p[0] in names]
+    top = "both" if "both" in names else pairs[0][1]
+    batch, group, *window = s.loops(top)
+    for _, folded in pairs:
+        if folded != top:
+            s.compute_at(folded, group)
+    for part, folded in pairs:
+        s.compute_at(part, group)
+        _window_lanes(s, part, group, len(window), knobs)
+        around = s.loops(folded).index(group) + 1
+        for loop in s.loops(folded)[around:-1]:
+            s.unroll(loop)
+        s.vectorize(s.loops(folded)[-1])
+    if "both" in names:
+        for loop in window:
+            s.unroll(loop)
+    if "image" in names:
+        s.compute_at("image", group)
+        vector_image(s, "image", width(s, pairs[0][0])[0])
+    shared(s, [batch, group])
+
+
+def _window_lanes(s: Schedule, part: str, group: str, rank: int, knobs: Knobs) -> None:
+    """Registers for a window's elements, or where they are too many for its last."""
+    _, registers = width(s, part)
+    own = s.loops(part)[s.loops(part).index(group) + 1 :]
+    spatial, lines, step = own[:-rank], own[-rank:-1], own[-1]
+    wide = constant(find_buffer(s.function, part).shape[-1]) != 1
+    taps, lane = (spatial[:-1], spatial[-1:]) if wide else (spatial, ())
+    first = next(
+        at
+        for at in range(len(taps) + 1)
+        if at >= len(taps) - 1 or prod(_extents(s, taps[at:])) <= registers - 8
+    )
+    around, inner = taps[:first], taps[first:]
+    rows = _rows(s, lines[-1], inner, knobs, "lines") if lines else 1
+    together: tuple[str, ...] = ()
+    if rows > 1:
+        some, one = s.split(lines[-1], [None, rows])
+        lines, together = (*lines[:-1], some), (one,)
+    s.reorder(*around, *lines, step, *together, *inner, *lane)
+    at = around[-1] if around else group
+    write, _ = s.cache_write(part, part, "register", at=at)
+    back = s.loops(write)[s.loops(write).index(at) + 1 :]
+    for loop in (*together, *inner, *(back[:-1] if wide else back)):
+        s.unroll(loop)
+    for loop in (*lane, *back[-1:]) if wide else ():
+        s.vectorize(loop)
+
+
+def _extents(s: Schedule, loops: Sequence[str]) -> list[int]:
+    return [extent(s, loop) or 1 for loop in loops]
+
+
+def _rows(
+    s: Schedule, line: str, taps: Sequence[str], knobs: Knobs, name: str = "rows"
+) -> int:
     """Lines of a tile: the most that divide all lines and can be written out."""
     lines = extent(s, line) or 1
     count = prod(extent(s, loop) or 1 for loop in taps)
     fit = [n for n in _ROWS if lines % n == 0]
     best = max((n for n in fit if n <= 4 and n * count <= _MOST_TAPS), default=1)
-    return knobs.choice("rows", fit, default=best)
+    return knobs.choice(name, fit, default=best)
 
 
 def _tiles(s: Schedule, lanes: int, taps: int, *, tall: bool) -> None:

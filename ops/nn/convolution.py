@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _HERE: Final = "tensorlang.ops.nn.convolution_definitions"
 _FLAT: Final = "tensorlang.ops.nn.flat_convolution"
+_SINGLE: Final = "tensorlang.ops.nn.depthwise_gradients"
 _IMAGES: Final[dict[int, tuple[int, ...]]] = {1: (4096,), 2: (58, 58), 3: (16, 30, 30)}
 
 
@@ -140,6 +141,23 @@ def _prefers(workload: Workload) -> str:
 
 def _unstrided(workload: Workload) -> bool:
     """Whether the gradient of data is a convolution over flattened images."""
+    return _returning(workload) and _channels(workload) > 1
+
+
+def _unstrided_depthwise(workload: Workload) -> bool:
+    """Whether the gradient of data is one of each channel for itself."""
+    size = workload.named.get("size") or workload.shapes[1]
+    several = _numbers(size)[-1] > 1 and workload.shapes[0][-1] > 1
+    return _returning(workload) and _channels(workload) == 1 and several
+
+
+def _channels(workload: Workload) -> int:
+    """Dimensions of weights before the window."""
+    return len(workload.shapes[-1]) - len(str(workload.named["layout"])) + 2
+
+
+def _returning(workload: Workload) -> bool:
+    """Whether windows are a pixel apart, and the padding within their reach."""
     given = workload.named
     letters = str(given["layout"])
     rank = len(letters) - 2
@@ -149,9 +167,9 @@ def _unstrided(workload: Workload) -> bool:
     reach = [(k - 1) * d for k, d in zip(w[len(w) - rank :], dilation, strict=True)]
     low, high = padding[::2], padding[1::2]
     fits = all(max(a, b) <= far for a, b, far in zip(low, high, reach, strict=True))
-    several = letters[1] == "C" and rank > 0 and len(w) - rank > 1
+    first = letters[1] == "C" and rank > 0
     size = given.get("size") or workload.shapes[1][-rank:]
-    return several and fits and set(stride) == {1} and math.prod(_numbers(size)) > 1
+    return first and fits and set(stride) == {1} and math.prod(_numbers(size)) > 1
 
 
 def _numbers(value: Any) -> tuple[int, ...]:
@@ -169,10 +187,21 @@ def _summed(workload: Workload) -> bool:
 
 
 def _or_summed(workload: Workload) -> str:
+    if _single(workload):
+        return "depthwise"
     return "flat" if _summed(workload) else "direct"
 
 
+def _single(workload: Workload) -> bool:
+    """Whether the channels come first, and each has weights for itself."""
+    letters = str(workload.named["layout"])
+    own = bool(workload.named["depthwise"]) and letters[1] == "C"
+    return own and workload.shapes[0][-1] > 1
+
+
 def _or_direct(workload: Workload) -> str:
+    if _unstrided_depthwise(workload):
+        return "depthwise"
     return "flat" if _unstrided(workload) else "direct"
 
 
@@ -351,6 +380,8 @@ def _gradient(
     made = conv_grad
     if suffix == "_grad":
         tensor_algorithm(made, "flat", f"{_FLAT}:conv_grad", _unstrided)
+        place = f"{_SINGLE}:conv_grad"
+        tensor_algorithm(made, "depthwise", place, _unstrided_depthwise)
     return made
 
 
@@ -401,6 +432,8 @@ def _gradient_of_data(rank: int) -> TensorOperator:
 
     made = conv_grad_data
     tensor_algorithm(made, "flat", f"{_FLAT}:conv_grad_data", _unstrided)
+    place = f"{_SINGLE}:conv_grad_data"
+    tensor_algorithm(made, "depthwise", place, _unstrided_depthwise)
     return made
 
 
@@ -451,6 +484,7 @@ def _gradient_of_weight(rank: int) -> TensorOperator:
 
     made = conv_grad_weight
     tensor_algorithm(made, "flat", f"{_FLAT}:conv_grad_weight", _summed)
+    tensor_algorithm(made, "depthwise", f"{_SINGLE}:conv_grad_weight", _single)
     return made
 
 

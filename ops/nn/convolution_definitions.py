@@ -27,8 +27,13 @@ Indices = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class _Steps:
-    """How windows lie on a padded image."""
+class Steps:
+    """How windows lie on a padded image.
+
+    Attributes:
+        stride: The step from window to window.
+        dilation: The step within a window.
+    """
 
     stride: tuple[int, ...]
     dilation: tuple[int, ...]
@@ -56,8 +61,8 @@ def conv(
 ) -> Tensor:
     """Each output: the sum over channels and window of image times weight."""
     frame = Layout(layout)
-    image = _framed(x, frame, padding)
-    sums = _products(image, w, frame, _Steps(stride, dilation), name="sums")
+    image = framed(x, frame, padding)
+    sums = products(image, w, frame, Steps(stride, dilation), name="sums")
     return finished(sums, b, frame, activation, x.dtype)
 
 
@@ -112,7 +117,7 @@ def conv_grad_weight(
 ) -> Tensor:
     """The gradient of the weights: images times `dy`, over batch and outputs."""
     frame = Layout(layout)
-    image, steps = _framed(x, frame, padding), _Steps(stride, dilation)
+    image, steps = framed(x, frame, padding), Steps(stride, dilation)
     return _weights(dy, image, frame, steps, window, depthwise=depthwise)
 
 
@@ -128,9 +133,9 @@ def conv_transposed_grad(
     bias: bool,
 ) -> tuple[Tensor, ...]:
     """The gradients of a transposed convolution: images, weights and bias."""
-    frame, steps = Layout(layout), _Steps(stride, dilation)
-    image = _framed(dy, frame, padding)
-    sums = _products(image, w, frame, steps, name="sums")
+    frame, steps = Layout(layout), Steps(stride, dilation)
+    image = framed(dy, frame, padding)
+    sums = products(image, w, frame, steps, name="sums")
     dx = finished(sums, None, frame, None, dy.dtype, name="dx")
     window = numbers(w.shape[len(w.shape) - frame.rank :])
     depthwise = len(w.shape) == frame.rank + 1
@@ -156,7 +161,7 @@ def conv_grad(
     dx = conv_grad_data(dy, w, layout=layout, size=size, **given)
     window = numbers(w.shape[len(w.shape) - frame.rank :])
     depthwise = len(w.shape) == frame.rank + 1
-    image, steps = _framed(x, frame, padding), _Steps(stride, dilation)
+    image, steps = framed(x, frame, padding), Steps(stride, dilation)
     dw = _weights(dy, image, frame, steps, window, depthwise=depthwise)
     return (dx, dw, bias_gradient(dy, frame)) if bias else (dx, dw)
 
@@ -164,7 +169,9 @@ def conv_grad(
 # --------------------------------------------------------------------- stages
 
 
-def _framed(x: Tensor, frame: Layout, padding: tuple[int, ...]) -> Tensor:
+def framed(
+    x: Tensor, frame: Layout, padding: tuple[int, ...], name: str = "padded"
+) -> Tensor:
     """The image with its padding."""
     _, _, spatial = frame.parts(x.shape)
     low, high = padding[::2], padding[1::2]
@@ -172,24 +179,40 @@ def _framed(x: Tensor, frame: Layout, padding: tuple[int, ...]) -> Tensor:
         n + before + behind
         for n, before, behind in zip(numbers(spatial), low, high, strict=True)
     ]
-    return padded(x, frame, low, extents)
+    return padded(x, frame, low, extents, name=name)
 
 
 def _axes(of: Sequence[Any], *names: str) -> tuple[ReduceAxis, ...]:
     return tuple(reduce_axis(n, name) for n, name in zip(of, names, strict=True))
 
 
-def _window_names(rank: int) -> tuple[str, ...]:
+def window_names(rank: int) -> tuple[str, ...]:
+    """Names of the loops over a window."""
     return ("kz", "ky", "kx")[3 - rank :]
 
 
-def _products(
-    image: Tensor, w: Tensor, frame: Layout, steps: _Steps, *, name: str
+def products(
+    image: Tensor,
+    w: Tensor,
+    frame: Layout,
+    steps: Steps,
+    *,
+    name: str,
+    back: bool = False,
 ) -> Tensor:
-    """The sums of products, in the type that is computed in."""
+    """The sums of products, in the type that is computed in.
+
+    Args:
+        image: The padded images.
+        w: The weights.
+        frame: How images lie.
+        steps: How windows lie on them.
+        name: The name of the sums.
+        back: Whether windows are turned round.
+    """
     rank = frame.rank
     leading, window = w.shape[: len(w.shape) - rank], w.shape[len(w.shape) - rank :]
-    taps = _axes(window, *_window_names(rank))
+    taps = _axes(window, *window_names(rank))
     folded = _axes(
         leading[-1:] if len(leading) > 1 else (), *("c",)[: len(leading) - 1]
     )
@@ -206,9 +229,11 @@ def _products(
         batch, own, at = frame.parts(indices)
         tap = [k.var for k in taps]
         inner = tuple(c.var for c in folded)
-        read = (*own[:-1], *inner) if folded else own
-        place = frame.joined(batch, read, steps.at(at, tap))
-        weight = w[(*own, *inner, *tap)]
+        channel = (*own[:-1], *inner) if folded else own
+        place = frame.joined(batch, channel, steps.at(at, tap))
+        last = zip(numbers(window), tap, strict=True)
+        read = [n - 1 - k for n, k in last] if back else tap
+        weight = w[(*own, *inner, *read)]
         return total(wide(image[place]) * wide(weight), (*folded, *taps))
 
     names = frame.names(*(("g", "o") if len(made) == 2 else ("o",)))
@@ -232,8 +257,8 @@ def _transposed(  # noqa: PLR0917 - as a workload has them
     low = [far - before for far, before in zip(reach, padding[::2], strict=True)]
     extents = [n + far for n, far in zip(size, reach, strict=True)]
     image = padded(x, frame, low, extents, spread=stride, name="spread")
-    steps = _Steps((1,) * rank, dilation)
-    return _products(image, turned(w, rank), frame, steps, name="sums")
+    steps = Steps((1,) * rank, dilation)
+    return products(image, turned(w, rank), frame, steps, name="sums")
 
 
 def turned(w: Tensor, rank: int) -> Tensor:
@@ -252,7 +277,7 @@ def turned(w: Tensor, rank: int) -> Tensor:
         return w[(*exchanged(own), *back)]
 
     shape = (*exchanged(leading), *window)
-    names = (*named, *_window_names(rank))
+    names = (*named, *window_names(rank))
     made: Tensor = staged(shape, names, element, "turned")
     return made
 
@@ -261,7 +286,7 @@ def _weights(
     dy: Tensor,
     image: Tensor,
     frame: Layout,
-    steps: _Steps,
+    steps: Steps,
     window: tuple[int, ...],
     *,
     depthwise: bool,
@@ -284,7 +309,7 @@ def _weights(
         return total(wide(given) * wide(seen), (*batch, *at))
 
     named = ("g", "o", "c")[3 - len(made) - len(channel) :] if channel else ("g",)
-    names = (*named, *_window_names(frame.rank))
+    names = (*named, *window_names(frame.rank))
     sums: Tensor = staged((*made, *channel, *window), names, element, "dw")
     return narrowed(sums, dy.dtype, names)
 

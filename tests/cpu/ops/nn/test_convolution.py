@@ -222,3 +222,14 @@ def test_one_column_of_each_channel_for_itself():
     x, w = images(2, 8, 3, 5), images(8, 1, 3, 5, seed=1)
     given = {"groups": 8, "padding": (2, 0), "stride": (1, 3)}
     close(nn.conv2d(x, w, **given), F.conv2d(t(x), t(w), **given))
+
+
+def test_gradients_of_each_channel_for_itself_in_long_lines():
+    x, w = images(2, 4, 8, 33), images(4, 1, 5, 7, seed=1)
+    given = {"groups": 4, "padding": (1, 3)}
+    tx, tw = (t(a).requires_grad_() for a in (x, w))
+    y = F.conv2d(tx, tw, **given)
+    dy = images(*y.shape, seed=3)
+    wanted = torch.autograd.grad(y, [tx, tw], t(dy))
+    for got, of in zip(nn.conv2d_grad(dy, x, w, **given), wanted, strict=True):
+        close(got, of, 1e-4)
