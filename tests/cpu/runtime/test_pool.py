@@ -218,3 +218,21 @@ def test_small_calls_between_pauses_are_right_whoever_runs_them(scale):
     for pause in (0, 0.001, 0, 0, 0.002, 0, 0.0005, 0):
         time.sleep(pause)
         np.testing.assert_array_equal(scale(x, 3.0), 3 * x)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs Linux's /proc")
+def test_a_worker_that_was_woken_may_run_everywhere_again(assemble):
+    """It is put on a processor of its own for the moment of waking only."""
+    kernel = team_kernel(assemble, COUNT, 3)
+    counts = np.zeros(4096, np.int64)
+    for _ in range(5):
+        kernel.launch(counts)
+        time.sleep(0.05)  # the workers fall asleep
+    kernel.launch(counts)
+    time.sleep(0.05)
+    allowed = {
+        frozenset(os.sched_getaffinity(int(task)))
+        for task in os.listdir("/proc/self/task")
+    }
+    assert allowed == {frozenset(os.sched_getaffinity(0))}
+    assert counts[:3].tolist() == [6] * 3
