@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -230,9 +231,7 @@ def test_a_worker_that_was_woken_may_run_everywhere_again(assemble):
         time.sleep(0.05)  # the workers fall asleep
     kernel.launch(counts)
     time.sleep(0.05)
-    allowed = {
-        frozenset(os.sched_getaffinity(int(task)))
-        for task in os.listdir("/proc/self/task")
-    }
+    tasks = [int(task.name) for task in Path("/proc/self/task").iterdir()]
+    allowed = {frozenset(os.sched_getaffinity(task)) for task in tasks}
     assert allowed == {frozenset(os.sched_getaffinity(0))}
     assert counts[:3].tolist() == [6] * 3
