@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 # from an index of the broadcast shape to the gradient of each operand there
 _Terms: TypeAlias = "Callable[[Sequence[Any]], dict[str, Expr]]"
-_ROWS: Final = 64  # of a part
+_ROWS: Final = 256  # of a part
 
 
 def lifted_gradient(body: Callable[..., Any]) -> Callable[..., Any]:
