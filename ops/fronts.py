@@ -76,37 +76,47 @@ Raises:
 
 
 def unary(
-    id: str, define: str, says: str, allowed: tuple[str, ...] = FLOATS
+    id: str,
+    define: str,
+    says: str,
+    allowed: tuple[str, ...] = FLOATS,
+    *,
+    short: bool = True,
 ) -> TensorOperator:
     """An operator of one array.
 
     Args:
-        id: Its canonical id; its last part becomes its alias.
+        id: Its canonical id.
         define: `module:function` on scalar expressions.
         says: What it computes, as a sentence.
         allowed: The element types that it takes.
+        short: Whether the last part of its id is an alias.
     """
 
     def front(x: Any, *, target: Any = None, out: Any = None) -> Launch:
         return call(made, (x,), {}, (), target, out)
 
     doc = _UNARY.format(says=says, kind=_KINDS[allowed])
-    made = elementwise(id, define, allowed=allowed, aliases=(_tail(id),))(
-        _named(front, id, doc)
+    aliases = (_tail(id),) if short else ()
+    made = elementwise(id, define, allowed=allowed, aliases=aliases)(
+        _named(front, id, define, doc)
     )
     return made
 
 
-def unary_grad(of: str, define: str, says: str) -> TensorOperator:
+def unary_grad(
+    of: str, define: str, says: str, *, short: bool = True
+) -> TensorOperator:
     """The gradient of an operator of one array, by the same name with `_grad`."""
 
     def front(dy: Any, x: Any, *, target: Any = None, out: Any = None) -> Launch:
         return call(made, (dy, x), {}, (), target, out)
 
     id, doc = f"{of}_grad", _UNARY_GRAD.format(of=of, says=says)
-    made = elementwise(
-        id, define, operands=("dy", "x"), alike=True, aliases=(_tail(id),)
-    )(_named(front, id, doc))
+    aliases = (_tail(id),) if short else ()
+    made = elementwise(id, define, operands=("dy", "x"), alike=True, aliases=aliases)(
+        _named(front, id, define, doc)
+    )
     return made
 
 
@@ -126,7 +136,7 @@ def binary(
     doc = _BINARY.format(says=says, kind=_KINDS[allowed])
     made = elementwise(
         id, define, operands=("a", "b"), allowed=allowed, aliases=(_tail(id),)
-    )(_named(front, id, doc))
+    )(_named(front, id, define, doc))
     return made
 
 
@@ -140,7 +150,7 @@ def binary_grad(of: str, define: str, says: str) -> TensorOperator:
 
     id, doc = f"{of}_grad", _BINARY_GRAD.format(of=of, says=says)
     made = gradient(id, define, operands=("a", "b"), aliases=(_tail(id),))(
-        _named(front, id, doc)
+        _named(front, id, define, doc)
     )
     return made
 
@@ -149,7 +159,11 @@ def _tail(id: str) -> str:
     return id.rpartition(".")[2]
 
 
-def _named(front: Callable[..., Launch], id: str, doc: str) -> Callable[..., Launch]:
+def _named(
+    front: Callable[..., Launch], id: str, define: str, doc: str
+) -> Callable[..., Launch]:
+    """The front as if it were written out beside its definition."""
     front.__name__ = front.__qualname__ = _tail(id)
+    front.__module__ = define.partition(":")[0]
     front.__doc__ = doc
     return front

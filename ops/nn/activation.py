@@ -30,7 +30,7 @@ _HERE: Final = "tensorlang.ops.nn.activation_scalars"
 relu = unary("nn.relu", f"{_HERE}:relu", "max(x, 0); NaN stays NaN.")
 sigmoid = unary("nn.sigmoid", f"{_HERE}:sigmoid", "1 / (1 + exp(-x)).")
 silu = unary("nn.silu", f"{_HERE}:silu", "x times its sigmoid.")
-tanh = unary("nn.tanh", f"{_HERE}:tanh", "The hyperbolic tangent.")
+tanh = unary("nn.tanh", f"{_HERE}:tanh", "The hyperbolic tangent.", short=False)
 
 
 @elementwise(

@@ -24,7 +24,7 @@ _HERE: Final = "tensorlang.ops.nn.activation_gradient_scalars"
 relu_grad = unary_grad("nn.relu", f"{_HERE}:relu", "dy where x is above 0, else 0")
 sigmoid_grad = unary_grad("nn.sigmoid", f"{_HERE}:sigmoid", "dy s (1 - s)")
 silu_grad = unary_grad("nn.silu", f"{_HERE}:silu", "dy s (1 + x (1 - s))")
-tanh_grad = unary_grad("nn.tanh", f"{_HERE}:tanh", "dy (1 - tanh(x)^2)")
+tanh_grad = unary_grad("nn.tanh", f"{_HERE}:tanh", "dy (1 - tanh(x)^2)", short=False)
 
 
 @elementwise(
