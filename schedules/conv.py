@@ -349,10 +349,11 @@ def _cut(s: Schedule, block: str, at: int, *, apart: bool, tall: bool) -> list[s
 
 def _place(s: Schedule, block: str) -> int:
     """How many loops are around the one over pixels."""
-    return len(s.loops(block)) - len(_folded(s, block)) - 1
+    return len(s.loops(block)) - len(over(s, block)) - 1
 
 
-def _folded(s: Schedule, block: str) -> tuple[str, ...]:
+def over(s: Schedule, block: str) -> tuple[str, ...]:
+    """The loops that a block folds over."""
     found = block_of(find_block(s.function, block))
     values = [a.value for a in found.axes if a.kind == "reduction"]
     names = {v.name for v in values if isinstance(v, Var)}

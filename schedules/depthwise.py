@@ -20,7 +20,13 @@ from typing import Final
 
 from tensorlang.ir.nodes import Block, Load, Store
 from tensorlang.ir.visit import blocks, walk
-from tensorlang.schedules.conv import vector_image, vector_lines, width, write_back
+from tensorlang.schedules.conv import (
+    over,
+    vector_image,
+    vector_lines,
+    width,
+    write_back,
+)
 from tensorlang.schedules.cutting import cut_at, extent, shared
 from tensorlang.schedules.generic import generic
 from tensorlang.scheduling import Knobs, Schedule, schedule
@@ -88,13 +94,14 @@ def _weights(s: Schedule, names: Sequence[str], knobs: Knobs) -> None:
     """
     pairs = [p for p in (("part", "each"), ("rest", "ends")) if p[0] in names]
     top = "both" if "both" in names else pairs[0][1]
-    batch, group, *window = s.loops(top)
+    rank = len(find_buffer(s.function, top).shape) - 2
+    batch, group, *window = s.loops(top)[: rank + 2]
     for _, folded in pairs:
         if folded != top:
             s.compute_at(folded, group)
     for part, folded in pairs:
         s.compute_at(part, group)
-        _window_lanes(s, part, group, len(window), knobs)
+        _window_lanes(s, part, group, rank, knobs)
         around = s.loops(folded).index(group) + 1
         for loop in s.loops(folded)[around:-1]:
             s.unroll(loop)
@@ -112,7 +119,9 @@ def _window_lanes(s: Schedule, part: str, group: str, rank: int, knobs: Knobs) -
     """Registers for a window's elements, or where they are too many for its last."""
     _, registers = width(s, part)
     own = s.loops(part)[s.loops(part).index(group) + 1 :]
-    spatial, lines, step = own[:-rank], own[-rank:-1], own[-1]
+    folded = over(s, part)
+    spatial = own[: len(own) - len(folded)]
+    lines, step = folded[: rank - 1], folded[rank - 1 :]
     wide = constant(find_buffer(s.function, part).shape[-1]) != 1
     taps, lane = (spatial[:-1], spatial[-1:]) if wide else (spatial, ())
     first = next(
@@ -126,7 +135,7 @@ def _window_lanes(s: Schedule, part: str, group: str, rank: int, knobs: Knobs) -
     if rows > 1:
         some, one = s.split(lines[-1], [None, rows])
         lines, together = (*lines[:-1], some), (one,)
-    s.reorder(*around, *lines, step, *together, *inner, *lane)
+    s.reorder(*around, *lines, *step, *together, *inner, *lane)
     at = around[-1] if around else group
     write, _ = s.cache_write(part, part, "register", at=at)
     back = s.loops(write)[s.loops(write).index(at) + 1 :]
