@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tensorlang import __version__, records, targets
 from tensorlang.errors import ArgumentError, TargetError, TensorlangError
 from tensorlang.ops import Operator, building, select
+from tensorlang.ops.asking import asked
 from tensorlang.record_files import Record, path_of
 from tensorlang.record_files import read as read_records
 from tensorlang.tuner import finals
@@ -68,19 +69,26 @@ def tune(
         attributes: The workload's other attributes.
 
     Raises:
-        OperatorError, TargetError, ArgumentError: nothing to tune by these names.
+        OperatorError, TargetError: nothing to tune by these names.
+        ArgumentError, ShapeError, DTypeError: no call can ask for such a workload, or
+            the run has no end that lies in the future.
         RecordError: the storage or the record file cannot be used.
         KeyboardInterrupt: Ctrl-C came before anything was measured.
         TuningError: the worker cannot run, or the default itself is not right.
     """
     _checked_ends(budget, trials, limit)
+    _checked_choice(seed, storage)
     members = (op,) if isinstance(op, Operator) else select(op)
     chosen = targets.get(target)
     if chosen.kind != "llvm":
         raise TargetError(f"{chosen.name} kernels cannot be measured here yet")
     begun = time.monotonic()
+    workloads = [
+        asked(member, shapes, dtypes, attributes, threads=chosen.threads)
+        for member in members
+    ]
     reports: list[Report] = []
-    for number, member in enumerate(members):
+    for number, (member, workload) in enumerate(zip(members, workloads, strict=True)):
         share = None
         if budget is not None:
             left = budget - (time.monotonic() - begun)
@@ -88,9 +96,6 @@ def tune(
                 reports[-1] = _with_unreached(reports[-1], members[number:])
                 break
             share = max(left, 0.0) / (len(members) - number)
-        workload = member.workload(
-            *(shapes or ()), dtypes=dtypes, threads=chosen.threads, **attributes
-        )
         run = Run(member, workload, chosen, share, trials, limit)
         run.place = (number + 1, len(members))
         run.listen = listen
@@ -111,12 +116,24 @@ def _with_unreached(last: Report, members: Sequence[Operator]) -> Report:
 def _checked_ends(budget: float | None, trials: int | None, limit: float) -> None:
     if budget is None and trials is None:
         raise ArgumentError("tuning needs an end: give a budget, or a number of trials")
-    late = (budget is not None and not budget > 0) or limit <= 0
-    if late or (trials is not None and trials < 1):
+    whole = trials is None or (type(trials) is int and trials > 0)
+    if not (whole and all(map(_is_time, (1 if budget is None else budget, limit)))):
         raise ArgumentError(
-            f"budget={budget}, trials={trials} and limit={limit}: "
-            "an end lies in the future"
+            f"budget={budget!r}, trials={trials!r} and limit={limit!r}: an end lies in "
+            "the future; give numbers of seconds, and a whole number of trials"
         )
+
+
+def _is_time(value: Any) -> bool:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return number and value > 0
+
+
+def _checked_choice(seed: int, storage: str | None) -> None:
+    if type(seed) is not int or not 0 <= seed < 1 << 32:
+        raise ArgumentError(f"seed={seed!r}: it is a whole number from 0 to 2^32 - 1")
+    if storage is not None and not isinstance(storage, str):
+        raise ArgumentError(f"storage={storage!r}: give a URL such as sqlite:///x.db")
 
 
 def _tuned(run: Run, url: str, study: str, seed: int) -> Report:

@@ -154,37 +154,19 @@ def _imported(name: str, find: Callable[[str], T]) -> T:
         ) from problem
 
 
-def attributes(op: Operator, given: Sequence[str] | None) -> dict[str, Any]:
-    """The attributes of `name=value` texts, checked against the operator's.
+def attributes(given: Sequence[str] | None) -> dict[str, Any]:
+    """The attributes of `name=value` texts.
 
     Raises:
-        ArgumentError: one has no such form, name or kind of value.
+        ArgumentError: one is not of that form.
     """
-    known = op.default.named if op.default else {}
     found: dict[str, Any] = {}
     for text in given or ():
         name, equals, value = (part.strip() for part in text.partition("="))
         if not (name and equals and value):
             raise ArgumentError(f"--attr {text!r} is not of the form name=value")
-        if name not in known:
-            listed = ", ".join(sorted(known)) or "none"
-            raise ArgumentError(f"{op.id} has no attribute {name!r}; it has {listed}")
-        found[name] = _like(name, _value(value), known[name])
+        found[name] = _value(value)
     return found
-
-
-def _like(name: str, value: Any, usual: Any) -> Any:
-    """The value, if it is of the kind that the attribute usually has."""
-    if isinstance(usual, float) and type(value) is int:
-        return float(value)
-    if isinstance(usual, tuple) and type(value) is int:
-        return value
-    if usual is not None and type(value) is not type(usual):
-        raise ArgumentError(
-            f"attribute {name} is a {type(usual).__name__} such as {usual!r}, "
-            f"not {value!r}"
-        )
-    return value
 
 
 def _value(text: str) -> Any:
@@ -212,30 +194,8 @@ def workload(
         ShapeError, DTypeError, ArgumentError: an option does not fit the operator.
         OperatorError: the operator is not defined for this workload.
     """
-    given, types = op.shorthand(shapes(shape)), dtypes(dtype)
-    usual = op.default.shapes if op.default else ()
-    if given and usual and len(given) != len(usual):
-        raise ShapeError(f"{op.id} takes {len(usual)} shapes, --shape has {len(given)}")
-    count = len(given or usual)
-    if isinstance(types, tuple) and len(types) != count:
-        raise DTypeError(f"{op.id} takes {count} types, --dtype has {len(types)}")
-    first = types[0] if isinstance(types, tuple) else types
-    if first is not None and op.dtypes and first not in op.dtypes:
-        raise DTypeError(f"{op.id} is for {', '.join(op.dtypes)}, not {first}")
-    found = op.workload(*given, dtypes=types, **attributes(op, attrs))
-    _defined(op, found, "" if given else "; give --shape")
-    return found
+    from tensorlang.ops.asking import asked  # noqa: PLC0415 - loads NumPy
 
-
-def _defined(op: Operator, wanted: Workload, hint: str) -> None:
-    """Refuse a workload that the operator has no definition for."""
-    try:
-        op.function(wanted)
-    except TensorlangError as problem:
-        if hint and not wanted.shapes:
-            raise type(problem)(f"{problem}{hint}") from None
-        raise
-    except Exception as problem:  # a definition of a user's may raise anything
-        raise OperatorError(
-            f"{wanted} cannot be defined: {type(problem).__name__}: {problem}"
-        ) from problem
+    given = op.shorthand(shapes(shape)) or None
+    named = attributes(attrs)
+    return asked(op, given, dtypes(dtype), named, shapes_by="--shape")

@@ -88,7 +88,7 @@ def tune(
     request: dict[str, Any] = {
         "shapes": members[0].shorthand(options.shapes(shape)) or None,
         "dtypes": options.dtypes(dtype),
-        **options.attributes(members[0], attr),
+        **options.attributes(attr),
         "budget": limit,
         "trials": trials,
         "target": machine,

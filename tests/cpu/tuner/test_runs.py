@@ -13,7 +13,14 @@ import numpy as np
 import pytest
 
 from tensorlang import records, targets
-from tensorlang.errors import ArgumentError, RecordError, TargetError, TuningError
+from tensorlang.errors import (
+    ArgumentError,
+    DTypeError,
+    RecordError,
+    ShapeError,
+    TargetError,
+    TuningError,
+)
 from tensorlang.ir.digest import digest
 from tensorlang.ops import building, find, random
 from tensorlang.ops.operator import Operator
@@ -248,6 +255,20 @@ def test_tuning_changes_what_calls_run_and_pins_override_it(
         ({"budget": float("nan")}, ArgumentError, "lies in the future"),
         ({"trials": 0}, ArgumentError, "lies in the future"),
         ({"limit": -1.0}, ArgumentError, "lies in the future"),
+        ({"budget": "60s"}, ArgumentError, "budget='60s'.* give numbers of seconds"),
+        ({"trials": 1.5}, ArgumentError, "a whole number of trials"),
+        ({"seed": "a"}, ArgumentError, "seed='a': it is a whole number"),
+        ({"seed": -1}, ArgumentError, "seed=-1: it is a whole number"),
+        ({"storage": 5}, ArgumentError, "storage=5: give a URL"),
+        ({"shapes": 5}, ShapeError, r"shapes=5: give a shape for each array"),
+        ({"shapes": (64,)}, ShapeError, "give a shape for each array"),
+        ({"shapes": [(-1,)]}, ShapeError, "no memory holds"),
+        ({"shapes": [(1,), (2,)]}, ShapeError, "takes 1 shapes, got 2"),
+        ({"dtypes": "zz"}, DTypeError, "zz"),
+        ({"dtypes": "f32"}, DTypeError, "is for u8, u16, u32, u64, not f32"),
+        ({"dtypes": ("u8", "u8")}, DTypeError, "takes 1 types here, got 2"),
+        ({"foo": 1}, ArgumentError, "random.bits has no attribute 'foo'; it has"),
+        ({"stream": 3}, ArgumentError, "attribute stream is a str such as 'jax', not"),
         ({"target": "cuda"}, TargetError, "cuda"),
         ({"storage": "postgresql://me:word@host/db"}, TuningError, r"me:\*\*\*@host"),
         ({"storage": "no url"}, TuningError, "is no database's URL"),

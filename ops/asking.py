@@ -1,0 +1,165 @@
+"""The workload that a person asks for, by shapes, types and attributes, checked."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import operator as operators
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from tensorlang.errors import (
+    ArgumentError,
+    DTypeError,
+    OperatorError,
+    ShapeError,
+    TensorlangError,
+)
+
+if TYPE_CHECKING:
+    from tensorlang.ops.operator import Operator, Shapes
+    from tensorlang.workload import Workload
+
+_MOST_ELEMENTS: Final = 1 << 48
+_OF_CALLS: Final = {"out", "target", "key"}  # not of workloads
+
+
+def asked(
+    op: Operator,
+    shapes: Sequence[Sequence[int]] | None = None,
+    dtypes: Sequence[str] | str | None = None,
+    attributes: Mapping[str, Any] | None = None,
+    *,
+    threads: int = 0,
+    shapes_by: str = "shapes=",
+) -> Workload:
+    """The workload of an operator with these arrays; the rest is its default's.
+
+    Args:
+        op: The operator.
+        shapes: A shape for each array.
+        dtypes: One element type for all arrays, or one each.
+        attributes: By name.
+        threads: Threads of the team, 0 where the target decides.
+        shapes_by: How shapes are given, for a message that asks for them.
+
+    Raises:
+        ShapeError, DTypeError, ArgumentError: something does not fit the operator.
+        OperatorError: the operator is not defined for this workload.
+    """
+    given, kinds = checked_shapes(shapes), _checked_dtypes(dtypes)
+    planned = bool(given) and _plans(op)
+    usual = op.default.shapes if op.default else ()
+    if given and usual and not planned:
+        _same_count(op, usual, given)
+    _allowed(op, kinds, len(given or usual))
+    named = _checked_attributes(op, attributes or {}, planned)
+    try:
+        found = op.workload(*given, dtypes=kinds, threads=threads, **named)
+        op.function(found)
+    except TensorlangError as problem:
+        if not given and not usual:
+            raise type(problem)(f"{problem}; give {shapes_by}") from None
+        raise
+    except Exception as problem:  # a definition of a user's may raise anything
+        if planned:
+            _same_count(op, usual, given)
+        raise OperatorError(
+            f"{op.id} of {_told(given, named)} cannot be defined: "
+            f"{type(problem).__name__}: {problem}"
+        ) from problem
+    return found
+
+
+def _same_count(op: Operator, usual: Shapes, given: Shapes) -> None:
+    if len(given) != len(usual):
+        raise ShapeError(f"{op.id} takes {len(usual)} shapes, got {len(given)}")
+
+
+def _allowed(op: Operator, kinds: tuple[str, ...] | str | None, count: int) -> None:
+    """Refuse types that the operator is not for, or as many as it has no arrays."""
+    if isinstance(kinds, tuple) and len(kinds) != count:
+        raise DTypeError(f"{op.id} takes {count} types here, got {len(kinds)}")
+    first = kinds[0] if isinstance(kinds, tuple) and kinds else kinds
+    if first and op.dtypes and first not in op.dtypes:
+        raise DTypeError(f"{op.id} is for {', '.join(op.dtypes)}, not {first}")
+
+
+def checked_shapes(shapes: Any) -> Shapes:
+    """Shapes as tuples of whole numbers; none where None is given.
+
+    Raises:
+        ShapeError: they are none, or too large for any memory.
+    """
+    if shapes is None:
+        return ()
+    try:
+        found = tuple(tuple(map(operators.index, shape)) for shape in shapes)
+    except TypeError:
+        raise ShapeError(
+            f"shapes={shapes!r}: give a shape for each array, such as "
+            "[(64, 784), (512, 784)]"
+        ) from None
+    for shape in found:
+        if min(shape, default=0) < 0 or math.prod(shape) > _MOST_ELEMENTS:
+            raise ShapeError(f"no memory holds an array of shape {shape}")
+    return found
+
+
+def _checked_dtypes(dtypes: Any) -> tuple[str, ...] | str | None:
+    """Our names of element types; see `tensorlang.ir.dtypes.as_dtype`."""
+    from tensorlang.ir.dtypes import as_dtype  # noqa: PLC0415 - loads NumPy
+
+    if dtypes is None:
+        return None
+    if isinstance(dtypes, (list, tuple)):
+        return tuple(as_dtype(dtype).name for dtype in dtypes)
+    return as_dtype(dtypes).name
+
+
+def _plans(op: Operator) -> bool:
+    """Whether the operator itself judges shapes and attributes, as calls are judged."""
+    from tensorlang.ops.tensors import TensorOperator  # noqa: PLC0415 - it is above
+
+    return isinstance(op, TensorOperator)
+
+
+def _checked_attributes(
+    op: Operator, given: Mapping[str, Any], planned: bool
+) -> dict[str, Any]:
+    """The attributes, which the operator must have, and of the kind it has them."""
+    known = op.default.named if op.default else {}
+    names = set(known)
+    if planned:
+        names |= inspect.signature(op.__wrapped__).parameters.keys() - _OF_CALLS
+    unknown = given.keys() - names
+    if unknown:
+        listed = ", ".join(sorted(names)) or "none"
+        raise ArgumentError(
+            f"{op.id} has no attribute {min(unknown)!r}; it has {listed}"
+        )
+    if planned:
+        return dict(given)
+    return {name: _like(name, value, known[name]) for name, value in given.items()}
+
+
+def _like(name: str, value: Any, usual: Any) -> Any:
+    """The value, if it is of the kind that the attribute usually has."""
+    if isinstance(usual, float) and type(value) is int:
+        return float(value)
+    if isinstance(usual, tuple) and type(value) in (int, list):
+        return value
+    plain = value is None or isinstance(value, (bool, int, float, str, tuple, list))
+    if (usual is None and not plain) or (
+        usual is not None and type(value) is not type(usual)
+    ):
+        kind = "number or text" if usual is None else type(usual).__name__
+        raise ArgumentError(
+            f"attribute {name} is a {kind} such as {usual!r}, not {value!r}"
+        )
+    return value
+
+
+def _told(shapes: Sequence[Sequence[int]], attributes: Mapping[str, Any]) -> str:
+    named = [f"{name}={value!r}" for name, value in attributes.items()]
+    return ", ".join([*map(str, shapes), *named]) or "its default"
