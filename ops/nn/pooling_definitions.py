@@ -58,7 +58,8 @@ def max_pool_grad(
 
     def largest(at: Indices) -> Any:
         value = wide(image[_element(frame, slid, at, taps)])
-        return reduction(_first(value.dtype), (value, _number(taps)), taps)
+        number = _ranked(slid, frame.parts(at)[2], taps)
+        return reduction(_first(value.dtype), (value, number), taps)
 
     _, place = _over(frame, x, results, largest, ("largest", "place"))
 
@@ -205,6 +206,23 @@ def _number(taps: Sequence[ReduceAxis]) -> Expr:
     for axis in taps:
         number = number * axis.extent + axis.var
     return number
+
+
+def _ranked(
+    slid: Sequence[Slide], windows: Sequence[Expr], taps: Sequence[ReduceAxis]
+) -> Expr:
+    """The number of a window's element; of padding a larger one than any pixel's.
+
+    A window of nothing but -inf then has its maximum at a pixel. Padding behind the
+    image comes after a pixel as it is.
+    """
+    number, real = _number(taps), as_expr(True)
+    for s, window, tap in zip(slid, windows, taps, strict=True):
+        if s.low:
+            real = real & (s.place(window, tap.var) >= s.low)
+    if not any(s.low for s in slid):
+        return number
+    return select(real, number, number + math.prod(s.kernel for s in slid))
 
 
 def _digit(number: Expr, kernel: Sequence[int], at: int) -> Expr:

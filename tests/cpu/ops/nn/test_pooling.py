@@ -42,6 +42,7 @@ def test_max_pool(kernel, given):
     x[0, 0, 2, 3:5] = np.nan
     x[0, 1, 2:5, 3:6] = 9.0  # ties
     x[1, 0, 4, 4] = np.inf
+    x[1, 1] = -np.inf  # also of windows that begin in the padding
     check(
         lambda v: F.max_pool2d(v, kernel, **given),
         nn.max_pool2d,
