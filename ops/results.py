@@ -25,8 +25,8 @@ def empty(
         made = buffers.empty(shape, dtype)
     except (MemoryError, OSError, ValueError, OverflowError) as problem:
         raise ShapeError(
-            f"{name}: a {dtype} result of shape {shape} needs {size / 2**30:.4g} GiB, "
-            "which cannot be allocated; draw it in parts with offset=, or give out="
+            f"{name}: a {dtype} result of shape {shape}, {size / 2**30:.4g} GiB, "
+            "cannot be allocated; draw it in parts with offset=, or give out="
         ) from problem
     kind = arrays.kind_of(like)
     return made, made if kind in ("numpy", "builtins") else Late(made, kind)

@@ -64,7 +64,10 @@ def draw(  # noqa: PLR0917 - by position, for speed
     matching `out`, no offset.
     """
     if type(key) is Key and type(out) is np.ndarray and not offset:
-        plan = op.kernels.get((key.impl, dtype, stream, target, variant))
+        try:
+            plan = op.kernels.get((key.impl, dtype, stream, target, variant))
+        except TypeError:  # a list among them: the long way says what is wrong
+            plan = None
         element = key._ids  # noqa: SLF001 - its class's own, for speed
         if (
             plan is not None
@@ -80,6 +83,7 @@ def draw(  # noqa: PLR0917 - by position, for speed
     own(key)
     request = Request.of(op.id, key, shape, offset, stream)
     kind = element_type(op.id, dtype, allowed)
+    check_target(target)
     batch, wide = key.ndim > 0, request.wide
     memo = (key.impl, dtype, stream, target, variant)
     plan = op.kernels.get((*memo, batch, wide)) or planned(
@@ -112,7 +116,7 @@ class Request:
                 f"{name} takes a Key first, not {type(key).__name__}; "
                 "make one with random.key(seed)"
             )
-        if stream not in STREAMS:
+        if not isinstance(stream, str) or stream not in STREAMS:
             raise ArgumentError(f"{name}: stream {stream!r} is none of {STREAMS}")
         if (
             isinstance(offset, bool)
@@ -276,6 +280,31 @@ def element_type(name: str, dtype: Any, allowed: tuple[str, ...]) -> str:
     return kind
 
 
+def check_target(target: Any) -> None:
+    """Refuse what cannot even be looked up as a target.
+
+    Raises:
+        TargetError: it is a list, a dictionary or the like.
+    """
+    if type(target).__hash__ is None:
+        from tensorlang import targets  # noqa: PLC0415 - which says what there is
+
+        targets.get(target)
+
+
+def checked_axis(name: str, axis: Any, shape: tuple[int, ...]) -> int:
+    """An axis of an array, counted from its first.
+
+    Raises:
+        ArgumentError: it is no whole number, or the array has no such axis.
+    """
+    if isinstance(axis, bool) or not isinstance(axis, (int, np.integer)):
+        raise ArgumentError(f"{name}: axis is a whole number, not {axis!r:.80}")
+    if not -len(shape) <= axis < len(shape):
+        raise ArgumentError(f"{name}: an array of shape {shape} has no axis {axis}")
+    return int(axis) % len(shape)
+
+
 def number(name: str, what: str, value: Any) -> float:
     """A finite or infinite number as a Python float.
 
@@ -284,6 +313,8 @@ def number(name: str, what: str, value: Any) -> float:
     """
     try:
         result = math.nan if isinstance(value, (str, bytes)) else float(value)
+    except OverflowError:
+        raise ArgumentError(f"{name}: {what} is larger than all floats") from None
     except (TypeError, ValueError):
         result = math.nan
     if math.isnan(result):

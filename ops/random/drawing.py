@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tensorlang.errors import ArgumentError
+from tensorlang.ops.dispatch import own
 from tensorlang.ops.operator import declared
 from tensorlang.ops.random.draw import FLOATS, draw, element_type, number
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from tensorlang.workload import Workload
 
 UNSIGNED: Final = ("u8", "u16", "u32", "u64")
+_RESOLUTIONS: Final = ("usual", "high")
 _ELEMENTWISE: Final = "tensorlang.ops.random.definitions:elementwise"
 
 
@@ -146,33 +148,47 @@ def uniform(
         KeyReuseError: the key was used before.
         ArgumentError, DTypeError, ShapeError: an argument is out of its domain.
     """
+    if type(minval) is not float or type(maxval) is not float:
+        own(key, minval, maxval)
+        minval = number("random.uniform", "minval", minval)
+        maxval = number("random.uniform", "maxval", maxval)
+    if type(resolution) is not str or resolution not in _RESOLUTIONS:
+        raise ArgumentError(
+            f"random.uniform: resolution {resolution!r} is neither 'usual' nor 'high'"
+        )
     if resolution == "usual" and minval == 0.0 and maxval == 1.0:
         return draw(
             uniform, key, shape, dtype, FLOATS, "unit", (), offset, stream, target, out
         )
-    if resolution not in ("usual", "high"):
-        raise ArgumentError(
-            f"random.uniform: resolution {resolution!r} is neither 'usual' nor 'high'"
-        )
-    low, high = (
-        number("random.uniform", "minval", minval),
-        number("random.uniform", "maxval", maxval),
-    )
-    if low > high:
-        raise ArgumentError(f"random.uniform: minval {low} is above maxval {high}")
     kind = element_type("random.uniform", dtype, FLOATS)
-    scalars = (rounded(low, kind), rounded(high, kind))
+    scalars = _range(minval, maxval, kind)
     variant = "fine" if resolution == "high" else "uniform"
     return draw(
         uniform, key, shape, kind, FLOATS, variant, scalars, offset, stream, target, out
     )
 
 
+def _range(minval: float, maxval: float, kind: str) -> tuple[float, float]:
+    """The two ends as an element type holds them, and their difference too."""
+    name = "random.uniform"
+    low, high = number(name, "minval", minval), number(name, "maxval", maxval)
+    if low > high:
+        raise ArgumentError(f"{name}: minval {low} is above maxval {high}")
+    ends = rounded(low, kind), rounded(high, kind)
+    if not math.isfinite(rounded(ends[1] - ends[0], kind)):
+        raise ArgumentError(
+            f"{name}: {kind} does not hold the range from {low} to {high}; scale "
+            "smaller numbers"
+        )
+    return ends
+
+
 def rounded(value: float, dtype: str) -> float:
-    """The number as an element type holds it."""
+    """The number as an element type holds it; infinite where it is too large."""
     from tensorlang.ir.dtypes import DType  # noqa: PLC0415 - only with scalars
 
-    return float(np.asarray(value).astype(DType(dtype).numpy))
+    with np.errstate(over="ignore"):
+        return float(np.asarray(value).astype(DType(dtype).numpy))
 
 
 @declared_draw("bernoulli", dtypes=("f32",))

@@ -10,7 +10,14 @@ import numpy as np
 from tensorlang.errors import ArgumentError, DTypeError, ShapeError
 from tensorlang.ops.dispatch import own
 from tensorlang.ops.operator import declared
-from tensorlang.ops.random.draw import FLOATS, checked_shape, draw, element_type
+from tensorlang.ops.random.draw import (
+    FLOATS,
+    check_target,
+    checked_axis,
+    checked_shape,
+    draw,
+    element_type,
+)
 from tensorlang.ops.random.drawing import declared_draw
 from tensorlang.ops.random.keys import Key
 from tensorlang.ops.random.stateful import StatefulKey
@@ -109,6 +116,7 @@ def _whole(name: str, what: str, value: Any) -> int:
 
 def _built(op: Operator, target: Any, *dtypes: str, **given: Any) -> Kernel:
     """An operator's launch for these types, remembered."""
+    check_target(target)
     memo = (dtypes, tuple(given.items()), target)
     found = op.kernels.get(memo)
     if found is None:
@@ -167,8 +175,7 @@ def permutation(
     if isinstance(x, (int, np.integer)) and not isinstance(x, bool):
         if not 0 <= x <= _MOST:
             raise ArgumentError(f"{name}: 0 <= n < 2^31, not {x}")
-        if axis not in (0, -1):
-            raise ArgumentError(f"{name}: the numbers 0 .. {x}-1 have no axis {axis}")
+        checked_axis(name, axis, (int(x),))
         launch = _built(permutation, target, "i32", impl=key.impl)
         order, shown = results.made(name, out, (int(x),), np.dtype(np.int32))
         return launch, (key.take("shuffled with"), order, _rounds(len(order))), shown
@@ -182,13 +189,9 @@ def _shuffled(  # noqa: PLR0917 - as permutation
     from tensorlang.runtime.arrays import view  # noqa: PLC0415 - loads the runtime
 
     values = view(x, f"{name}: x")
-    if not values.ndim or not -values.ndim <= axis < values.ndim:
-        raise ArgumentError(
-            f"{name}: an array of shape {values.shape} has no axis {axis}"
-        )
+    at = checked_axis(name, axis, values.shape)
     if values.dtype.itemsize not in (1, 2, 4, 8) or values.dtype.kind in "OSU":
         raise DTypeError(f"{name} shuffles numbers of 1 to 8 bytes, not {values.dtype}")
-    at = axis % values.ndim
     n = values.shape[at]
     flat = (math.prod(values.shape[:at]), n, math.prod(values.shape[at + 1 :]))
     words = np.dtype(f"u{values.dtype.itemsize}")
@@ -271,7 +274,7 @@ def categorical(
         shape: The result's shape, ending in that of `logits` without the axis, which
             is the default; what stands before it is drawn independently.
         target: Where to compute.
-        out: Where the result goes, contiguous.
+        out: Where the result goes.
 
     Returns:
         int32 array of that shape. As JAX's, as far as logarithms round alike.
@@ -287,11 +290,7 @@ def categorical(
     _one_key(name, key, logits)
     values = view(logits, f"{name}: logits")
     kind = element_type(name, values.dtype, FLOATS)
-    if not values.ndim or not -values.ndim <= axis < values.ndim:
-        raise ArgumentError(
-            f"{name}: logits of shape {values.shape} have no axis {axis}"
-        )
-    at = axis % values.ndim
+    at = checked_axis(name, axis, values.shape)
     rest = values.shape[:at] + values.shape[at + 1 :]
     full = rest if shape is None else checked_shape(name, shape)
     ahead = full[: len(full) - len(rest)]
@@ -306,8 +305,14 @@ def categorical(
     rows, columns = math.prod(values.shape[:at]), math.prod(values.shape[at + 1 :])
     launch = _built(categorical, target, kind, impl=key.impl)
     array, shown = results.made(name, out, full, np.dtype(np.int32), logits)
-    if not array.flags.c_contiguous:
-        raise ArgumentError(f"{name}: out is not contiguous; pass an array that is")
     flat = values.reshape(rows, values.shape[at], columns)
-    arguments = (flat, array.reshape(samples, rows, columns))
-    return launch, (key.take("drawn from"), *arguments), shown
+    dense = array if array.flags.c_contiguous else np.empty(full, np.int32)
+    arguments = (key.take("drawn from"), flat, dense.reshape(samples, rows, columns))
+    if dense is array:
+        return launch, arguments, shown
+
+    def run(*given: Any) -> None:
+        launch(*given)
+        array[...] = dense
+
+    return run, arguments, shown

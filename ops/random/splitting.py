@@ -10,7 +10,7 @@ import numpy as np
 from tensorlang.errors import ArgumentError, ShapeError
 from tensorlang.ops.dispatch import own
 from tensorlang.ops.operator import declared
-from tensorlang.ops.random.draw import checked_shape
+from tensorlang.ops.random.draw import check_target, checked_shape
 from tensorlang.ops.random.impls import impl
 from tensorlang.ops.random.keys import Key
 from tensorlang.ops.random.stateful import StatefulKey
@@ -44,6 +44,7 @@ def _sizes(workload: Workload) -> dict[str, int]:
 def _launcher(
     op: Operator, how: str, target: Any, *, batch: bool, carries: bool = False
 ) -> Kernel:
+    check_target(target)
     memo = (how, batch, carries, target)
     found = op.kernels.get(memo)
     if found is None:
@@ -93,7 +94,12 @@ def split(key: Key, num: int | tuple[int, ...] = 2, *, target: Any = None) -> La
     how = impl(key.impl)
     batch = key.ndim > 0
     launch = _launcher(split, key.impl, target, batch=batch)
-    words = np.empty((*key.shape, *shape, how.key_words), how.dtype)
+    try:
+        words = np.empty((*key.shape, *shape, how.key_words), how.dtype)
+    except (MemoryError, ValueError) as problem:
+        raise ShapeError(
+            f"random.split: {shape} keys cannot be allocated; make fewer at once"
+        ) from problem
     rows = (key.size, count) if batch else (count,)
     made = Key(key.impl, words)
     given = key.take("split")

@@ -233,7 +233,8 @@ class Kernel:
         for name in named:
             if name not in known:
                 raise ArgumentError(
-                    f"{self.name} has no scalar {name!r}; it has {', '.join(known)}"
+                    f"{self.name} has no scalar {name!r}; "
+                    f"it has {', '.join(known) or 'none'}"
                 )
 
 

@@ -19,6 +19,8 @@ from tensorlang.errors import (
 from tensorlang.ops import algorithm, find, nn, operator, random
 
 X = np.ones(4, np.float32)
+WORDS = np.empty(4, np.uint32)
+HUGE = 10**400
 KEYS = random.split(random.key(8), 3)
 
 
@@ -38,7 +40,7 @@ BAD = [
     (lambda k: random.bits(k, (2.0,)), ShapeError, "of whole numbers, 0 or more"),
     (lambda k: random.bits(k, "4"), ShapeError, "a tuple of whole numbers, not '4'"),
     (lambda k: random.bits(k, True), ShapeError, "not True"),
-    (lambda k: random.bits(k, (1 << 62,)), ShapeError, "which cannot be allocated"),
+    (lambda k: random.bits(k, (1 << 62,)), ShapeError, "cannot be allocated"),
     (lambda k: random.bits(k, (1 << 40,) * 3), ShapeError, "cannot be allocated"),
     (lambda k: random.bits(k, (4,), "int32"), DTypeError, "draws u8, u16, u32, u64"),
     (lambda k: random.bits(k, (4,), "words"), DTypeError, "'words' is not an element"),
@@ -63,6 +65,38 @@ BAD = [
         "out is read-only",
     ),
     (lambda k: random.bits(k, (4,), out=[0] * 4), ArgumentError, "out is a list"),
+    (lambda k: random.bits(k, (0, 1 << 62)), ShapeError, "cannot be allocated"),
+    (lambda k: random.bits(k, (4,), stream=X), ArgumentError, "is none of"),
+    (lambda k: random.bits(k, (4,), stream=[], out=WORDS), ArgumentError, "is none of"),
+    (lambda k: random.bits(k, (4,), [1], out=WORDS), DTypeError, "not an element type"),
+    (lambda k: random.bits(k, (4,), target=[], out=WORDS), TargetError, "no target"),
+    (lambda k: random.bits(k, (4,), target={}), TargetError, "{} is no target"),
+    (lambda k: random.permutation(k, 4, target=[]), TargetError, "[] is no target"),
+    (lambda k: random.split(k, target=[]), TargetError, "[] is no target"),
+    (lambda k: random.uniform(k, 3, minval=HUGE), ArgumentError, "minval is larger"),
+    (lambda k: random.uniform(k, 3, minval=X), ArgumentError, "minval is a number"),
+    (lambda k: random.uniform(k, 3, resolution=X), ArgumentError, "is neither 'usual'"),
+    (
+        lambda k: random.uniform(k, 3, maxval=float("inf")),
+        ArgumentError,
+        "f32 does not hold the range from 0.0 to inf",
+    ),
+    (
+        lambda k: random.uniform(k, 3, minval=-3e38, maxval=3e38),
+        ArgumentError,
+        "f32 does not hold the range",
+    ),
+    (
+        lambda k: random.uniform(k, 3, "float16", maxval=1e6),
+        ArgumentError,
+        "f16 does not hold the range",
+    ),
+    (lambda k: random.bernoulli(k, HUGE, 3), ArgumentError, "p is larger than all"),
+    (
+        lambda k: random.truncated_normal(k, HUGE, 100.0, 3),
+        ArgumentError,
+        "lower is larger than all floats",
+    ),
     (lambda k: random.uniform(k, (4,), "int32"), DTypeError, "draws f16, bf16, f32"),
     (
         lambda k: random.uniform(k, (4,), minval=2.0, maxval=1.0),
@@ -111,13 +145,24 @@ BAD = [
     (lambda k: random.permutation(k, np.array(["a"])), DTypeError, "shuffles numbers"),
     (lambda k: random.permutation(KEYS, 4), ArgumentError, "one key, not a batch"),
     (lambda k: random.categorical(k, X.astype(int)), DTypeError, "draws f16"),
-    (lambda k: random.categorical(k, X, axis=2), ArgumentError, "have no axis 2"),
+    (lambda k: random.categorical(k, X, axis=2), ArgumentError, "has no axis 2"),
     (
         lambda k: random.categorical(k, np.ones((2, 4), "f4"), shape=(3,)),
         ShapeError,
         "must end in that",
     ),
     (lambda k: random.categorical(k, np.ones((2, 0), "f4")), ShapeError, "be a class"),
+    (lambda k: random.permutation(k, 4, axis=1), ArgumentError, "has no axis 1"),
+    *(
+        (
+            lambda k, a=axis, f=draw: f(k, X, axis=a),
+            ArgumentError,
+            "axis is a whole num",
+        )
+        for axis in ("a", 1j, b"a", [1], np.array(0.5), True, None)
+        for draw in (random.permutation, random.categorical)
+    ),
+    (lambda k: random.split(k, (0, 1 << 62)), ShapeError, "cannot be allocated"),
     (lambda k: random.split(7), ArgumentError, "random.split takes a Key, not int"),
     (lambda k: random.split(k, -2), ShapeError, "0 or more, not -2"),
     (lambda k: random.split(k, 1 << 32), ShapeError, "fewer than 2^32 keys"),

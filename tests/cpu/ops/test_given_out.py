@@ -23,6 +23,14 @@ def test_permutation_over_its_own_array() -> None:
     assert (x == expected).all()
 
 
+def test_categorical_into_a_strided_array() -> None:
+    key, logits = random.key(3), np.zeros((5, 4), np.float32)
+    spaced = np.full(10, -1, np.int32)
+    random.categorical(key.clone(), logits, out=spaced[::2])
+    assert (spaced[::2] == random.categorical(key, logits)).all()
+    assert (spaced[1::2] == -1).all()
+
+
 def test_categorical_into_an_array() -> None:
     key = random.key(0)
     logits = np.random.default_rng(0).standard_normal((5, 7)).astype(np.float32)
