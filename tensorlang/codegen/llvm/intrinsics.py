@@ -20,7 +20,7 @@ from tensorlang.codegen.llvm.convert import cast
 from tensorlang.codegen.llvm.rounding import sum_to_odd
 from tensorlang.codegen.llvm.types import llvm_type, mangled, vector_literal
 from tensorlang.errors import CodegenError
-from tensorlang.ir.dtypes import DType
+from tensorlang.ir.dtypes import DType, f32
 from tensorlang.ir.nodes import Call
 
 _FLOATS: Final = {
@@ -32,6 +32,8 @@ _FLOATS: Final = {
     "trunc": "llvm.trunc",
     "copysign": "llvm.copysign",
 }
+# LLVM would apply these to an f16 or bf16 instead, which takes them one by one
+_WHOLE: Final = ("llvm.floor", "llvm.ceil", "llvm.trunc")
 
 
 def call(builder: Builder, expr: Call, args: list[str]) -> str:
@@ -53,6 +55,9 @@ def _float_call(builder: Builder, function: str, dtype: DType, args: list[str]) 
             builder, dtype, _float_call(builder, function, single(dtype), wide)
         )
     kind = llvm_type(dtype)
+    if function in _WHOLE and dtype.scalar == f32:
+        fence = f"llvm.arithmetic.fence.{mangled(dtype)}"
+        args = [builder.call(fence, kind, (kind, args[0]))]
     given = [(kind, arg) for arg in args]
     return builder.call(f"{function}.{mangled(dtype)}", kind, *given)
 

@@ -131,3 +131,17 @@ def test_stores_around_the_caches_where_the_address_allows(build, shift):
 
 def test_the_same_function_gives_the_same_bytes(build):
     assert build(NONTEMPORAL).source == build(NONTEMPORAL).source
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+@pytest.mark.parametrize("name", ["floor", "ceil", "trunc"])
+def test_whole_numbers_of_narrow_floats_stay_in_lanes(build, target, name, dtype):
+    wide_enough(target)
+    kernel = build(f"""
+def f(x: {dtype}[64], y: Out[{dtype}[64]]):
+    for i in range(4):
+        for j in vectorized(16):
+            y[i * 16 + j] = cast({dtype}, {name}(cast(f32, x[i * 16 + j])))
+""")
+    assert "vrndscaleps" in kernel.assembly
+    assert not re.search(r"vround(ss|scaless)", kernel.assembly)
