@@ -10,10 +10,10 @@ from tensorlang.codegen.expand_math import expand_math
 from tensorlang.codegen.flatten import flatten
 from tensorlang.codegen.interleave import interleave
 from tensorlang.codegen.lanes import reduce_lanes
-from tensorlang.codegen.names import Names
+from tensorlang.codegen.names import Names, give_way
 from tensorlang.codegen.reductions import expand_reductions
 from tensorlang.codegen.streams import gather_streams
-from tensorlang.codegen.team import share
+from tensorlang.codegen.team import RESERVED, share
 from tensorlang.codegen.unroll import unroll
 from tensorlang.codegen.vectorize import vectorize
 from tensorlang.errors import CodegenError
@@ -33,6 +33,7 @@ def lower(function: Function, target: Any) -> Function:
     """
     _refuse_bound_loops(function)
     names = Names(function)
+    function = give_way(function, names, RESERVED)
     function = remove_blocks(function)
     function = reduce_lanes(function, names, target.vector_bits)
     function = expand_reductions(function, names)

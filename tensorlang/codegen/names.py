@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any
+
 from tensorlang.ir.dtypes import DType
-from tensorlang.ir.nodes import Function, Var
-from tensorlang.ir.visit import names
+from tensorlang.ir.nodes import Buffer, Function, IndexMap, Reducer, Var
+from tensorlang.ir.visit import names, rebuild
 
 
 class Names:
@@ -28,3 +32,24 @@ class Names:
     def var(self, hint: str, dtype: DType) -> Var:
         """A variable of a fresh name."""
         return Var(self.fresh(hint), dtype)
+
+
+def give_way(function: Function, used: Names, reserved: Collection[str]) -> Function:
+    """The function with its variables and buffers of reserved names renamed.
+
+    The reserved names count as used from now on.
+    """
+    clashing = sorted(used.taken.intersection(reserved))
+    used.taken.update(reserved)
+    renamed = {name: used.fresh(name) for name in clashing}
+
+    def visit(node: Any) -> Any:
+        if isinstance(node, Reducer | IndexMap):  # their names are their own
+            return node
+        made = rebuild(node, visit)
+        if isinstance(made, Var | Buffer) and made.name in renamed:
+            return replace(made, name=renamed[made.name])
+        return made
+
+    changed: Function = visit(function) if renamed else function
+    return changed

@@ -55,6 +55,7 @@ from tensorlang.ir.visit import (
 TID: Final = Var("tid", i64)
 TEAM: Final = Var("team", i64)
 USEFUL: Final = "useful_threads"
+RESERVED: Final = (TID.name, TEAM.name, USEFUL)
 
 
 def useful(function: Function) -> Expr:
@@ -69,11 +70,8 @@ def useful(function: Function) -> Expr:
 def share(function: Function, names: Names, threads: int) -> Function:
     """The function as one thread of a team runs it; `threads` caps private memory.
 
-    Raises:
-        CodegenError: the function uses one of the names `tid`, `team`.
+    Nothing else in it has one of the names `RESERVED`.
     """
-    if clash := names.taken & {TID.name, TEAM.name, USEFUL}:
-        raise CodegenError(f"{function.name} uses the reserved name {min(clash)!r}")
     if has_parallel(function.body):
         body = _promote(function.body)
         wanted = _useful(function, body, threads)

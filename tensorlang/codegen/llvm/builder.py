@@ -48,7 +48,7 @@ class Builder:
         self.multiples: dict[Var, int] = {}
         self.faults = ""
         self.streams = False
-        self._names: dict[str, int] = {}
+        self._names: dict[str, int] = {"entry": 1}  # the first block's
         self._memo: list[dict[Expr, str]] = [{}]
         self._reads: dict[Expr, str] = {}
         self._read = False

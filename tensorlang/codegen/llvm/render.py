@@ -101,6 +101,7 @@ def _query(function: Function, module: Module, name: str, answer: Expr) -> ins.R
         "", "i64", f"{function.name}.{name}", ["ptr %args"], "nounwind"
     )
     builder = Builder(module, routine)
+    builder.name("args")
     _arguments(function, builder, {var.name for var in free_vars(answer)})
     builder.emit(ins.Return("i64", value(answer, builder)))
     routine.body.insert(0, ins.Label("entry"))
@@ -114,7 +115,7 @@ def _kernel(
     params = ["ptr %args", "i64 %tid", "i64 %team", "ptr %barrier"]
     routine = ins.Routine("", "i32", function.name, params, _KERNEL)
     builder = Builder(module, routine)
-    for reserved in ("args", "barrier", "entry"):
+    for reserved in ("args", "barrier"):
         builder.name(reserved)
     for var in function.scalars[-2:]:
         builder.variables[var.name] = builder.name(var.name)

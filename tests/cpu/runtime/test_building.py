@@ -272,3 +272,42 @@ def test_a_child_can_build_what_its_parent_was_building(monkeypatch):
     go.set()
     thread.join()
     assert os.waitstatus_to_exitcode(status) == 0
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "entry", "tid", "team", "useful_threads", "args", "barrier", "workspace",
+        "fault", "ptr", "label", "out", "self", "then", "loop", "done",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("kind", ["range", "parallel"])
+def test_a_name_may_be_any(name, kind):
+    as_loop = build(
+        parse(
+            f"def f(x: f32[n], y: Out[f32[n]], *, n: i64):\n"
+            f"    for {name} in {kind}(n):\n        y[{name}] = x[{name}]"
+        ),
+        store=False,
+    )
+    x, y = np.arange(40, dtype=np.float32), np.zeros(40, np.float32)
+    as_loop(x, y)
+    assert (y == x).all()
+    as_array = build(
+        parse(
+            f"def f({name}: f32[n], y: Out[f32[n]], *, n: i64, s: f32):\n"
+            f"    for i in {kind}(n):\n        y[i] = {name}[i] + s"
+        ),
+        store=False,
+    )
+    as_array(x, y, 1.0)
+    assert (y == x + 1).all()
+    as_scalar = build(
+        parse(
+            f"def f(x: f32[40], y: Out[f32[40]], *, {name}: i64):\n"
+            f"    for i in {kind}({name}):\n        y[i] = x[i]"
+        ),
+        store=False,
+    )
+    as_scalar(x, y, 7)
+    assert (y == np.where(np.arange(40) < 7, x, x + 1)).all()

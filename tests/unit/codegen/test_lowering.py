@@ -326,9 +326,18 @@ def f(y: InOut[f32[4]]):
         np.testing.assert_array_equal(y, np.full(4, want, np.float32))
 
 
-def test_reserved_names_are_refused():
-    with pytest.raises(CodegenError, match="reserved name 'tid'"):
-        lower(parse("def f(y: Out[f32[4]], *, tid: i64):\n    pass\n"), TARGET)
+def test_names_of_lowering_are_free_for_others():
+    program = """
+def f(team: f32[n], y: Out[f32[n]], *, n: i64, tid: i64):
+    for useful_threads in parallel(n):
+        y[useful_threads] = team[useful_threads] + cast(f32, tid)
+"""
+    function = lowered(program)
+    assert [scalar.name for scalar in function.scalars] == ["n", "tid_1", "tid", "team"]
+    x, y = np.arange(8, dtype=np.float32), np.zeros(8, np.float32)
+    for tid in range(2):
+        run(function, x, y, tid_1=3, tid=tid, team=2)
+    np.testing.assert_array_equal(y, x + 3)
 
 
 def test_loops_bound_to_gpu_indices_are_refused():
