@@ -12,6 +12,7 @@ from tensorlang.ir.nodes import (
     AtomicUpdate,
     Block,
     Buffer,
+    Expr,
     For,
     Function,
     Load,
