@@ -22,7 +22,11 @@ WAYS = {
             y[i] = x[i] * u32(2)
     """,
     "fast": "for i in range({n}):\n    y[i] = x[i] * u32(2)",
-    "segfault": "for i in range({n}):\n    y[i + 35184372088832] = x[i]",
+    "segfault": """
+        for i in range({n}):
+            if {perhaps}:
+                y[i + 35184372088832] = x[i]
+    """,
     "forever": "while {n} >= 0:\n    y[0] = x[0]",
     "wrong": "for i in range({n}):\n    y[i] = x[i] * u32(3)",
     "wrong_once": """
@@ -30,13 +34,27 @@ WAYS = {
             y[i] = select(i == {n} - 2, u32(0), x[i] * u32(2))
     """,
     "unwritten": "for i in range({n} - 1):\n    y[i] = x[i] * u32(2)",
-    "past_the_end": "for i in range({n} + 1):\n    y[i] = x[min(i, {n} - 1)] * u32(2)",
+    "past_the_end": """
+        for i in range({n} + 1):
+            if {perhaps}:
+                y[i] = x[min(i, {n} - 1)] * u32(2)
+    """,
     "before_the_start": """
         for i in range({n} + 1):
-            y[i - 1] = x[max(i - 1, 0)] * u32(2)
+            if {perhaps}:
+                y[i - 1] = x[max(i - 1, 0)] * u32(2)
     """,
-    "reads_past_the_end": "for i in range({n}):\n    y[i] = x[i] * u32(2) + {odd}",
-    "reads_before": "for i in range({n}):\n    y[i] = x[i] * u32(2) + {even}",
+    "reads_past_the_end": """
+        for i in range({n}):
+            if {perhaps}:
+                y[i] = x[i] * u32(2) + {odd}
+    """,
+    "reads_before": """
+        for i in range({n}):
+            if {perhaps}:
+                y[i] = x[i] * u32(2) + {even}
+    """,
+    "surely_past_the_end": "for i in range({n}):\n    y[i] = x[i + 1] * u32(2)",
     "too_much_stack": """
         t = alloc(u32[200000], scope="private")
         for i in range({n}):
@@ -50,6 +68,8 @@ WAYS = {
 }
 AFTER = "((x[i + 1] * x[i + 1] + x[i + 1]) & u32(1))"  # 0, which no compiler sees
 BEFORE = AFTER.replace("+ 1]", "- 1]")
+
+PERHAPS = "x[0] >= u32(0)"  # always, which the verifier does not look for
 
 MODULE = '''
 """A user's operator."""
@@ -109,6 +129,7 @@ def user_operator(
     def make(*ways: str) -> str:
         name = f"user_{abs(hash((request.node.nodeid, ways))):x}"
         code = {w: t.replace("{odd}", AFTER) for w, t in WAYS.items()}
+        code = {w: t.replace("{perhaps}", PERHAPS) for w, t in code.items()}
         code = {w: _indented(t.replace("{even}", BEFORE)) for w, t in code.items()}
         text = MODULE.format(ways=code, name=name, names=list(ways))
         (tmp_path / f"{name}.py").write_text(text)

@@ -27,6 +27,7 @@ EXPECTED = {
     "reads_before": ("crashed", "killed by SIGSEGV"),
     "too_much_stack": ("illegal", "800000 bytes of a thread's stack"),
     "does_not_build": ("failed", "bound to block.x"),
+    "surely_past_the_end": ("failed", "comes to"),
     "illegal": ("illegal", "no loop 'no_such_loop'"),
     "raises": ("failed", "ZeroDivisionError: a mistake of the user's"),
 }
