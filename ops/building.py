@@ -114,6 +114,8 @@ def replayed(
         return tuned if workload == record.workload else made(workload)
     except TensorlangError as problem:
         return f"stale: {problem}"
+    except Exception as problem:  # noqa: BLE001 - a record may hold anything
+        return f"stale: {type(problem).__name__}: {problem}"
 
 
 def schedule(

@@ -184,6 +184,8 @@ def export(
     if not found and not broken:
         raise RecordError(f"there are no records of yours in {held.user_folder()}")
     kept = _filed(found, folder)
+    for lock in folder.glob("*/*.json.lock"):  # nobody tunes into what is shipped
+        lock.unlink(missing_ok=True)
     console.say(f"{kept} of {len(found)} records filed in {folder}")
     _refuse(broken)
 
@@ -218,7 +220,13 @@ def _verdict(record: Record, here: targets.Target) -> str:
     threads = record.workload.threads
     target = here.with_threads(threads) if threads else here
     result = building.replayed(op, record, record.workload, target)
-    return result if isinstance(result, str) else "good"
+    if isinstance(result, str):
+        return result
+    if extra := result[1].unasked():
+        return f"stale: {', '.join(extra)} is no knob of its schedule"
+    if record.schedule != (op.scheduled_as or building.GENERIC):
+        return f"stale: {op.id} is not scheduled by {record.schedule!r}"
+    return "good" if record.seconds > 0 else "stale: it took no time"
 
 
 @app.command()

@@ -104,6 +104,32 @@ def test_good_records_verify(tlang, record):
     assert "good" in result.stdout
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda r: {"workload": bare(r)}, "stale: KeyError"),
+        (lambda r: {"knobs": (*r.knobs, ("extra", 1))}, "stale: extra is no knob"),
+        (lambda _: {"schedule": "nope"}, "is not scheduled by 'nope'"),
+        (lambda _: {"seconds": 0.0}, "stale: it took no time"),
+    ],
+)
+def test_a_hostile_record_is_stale_and_the_others_are_verified(
+    tlang, record, change, said
+):
+    other = dataclasses.replace(record, workload=record.workload.with_shapes((8192,)))
+    records.add(other)
+    records.add(dataclasses.replace(record, **change(record)))
+    result = tlang("records", "verify")
+    assert result.exit_code == 1, result.output
+    (line,) = (x for x in result.stdout.splitlines() if "user record of" in x)
+    assert said in line
+    assert not result.stderr
+
+
+def bare(record):
+    return dataclasses.replace(record.workload, attributes=())
+
+
 def test_pinned_knobs_outrank_records(tlang, record, monkeypatch):
     records.add(record)
     monkeypatch.setenv("TENSORLANG_PIN", "random.bits:lanes=8")
@@ -126,6 +152,7 @@ def test_records_move_by_export_and_merge(tlang, record, tmp_path, monkeypatch):
     records.add(record)
     exported = tlang("records", "export", tmp_path / "out")
     assert exported.exit_code == 0, exported.output
+    assert [p.suffix for p in (tmp_path / "out").glob("*/*")] == [".json"]
     monkeypatch.setenv("TENSORLANG_RECORDS", str(tmp_path / "elsewhere"))
     records.forget()
     merged = tlang("records", "merge", tmp_path / "out")
