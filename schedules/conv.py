@@ -10,8 +10,9 @@ for unit in parallel(batch * lines // R * outputs // rows):
                     for lane in vectorized(lanes): acc[...] += image[...] * w[...]
     y[...] = sums[...]          # the lines without what is between them
 
-No weight is packed: each output of a tile reads its own row of weights from one end to
-the other, and each weight is broadcast to a few vectors of pixels.
+Each output of a tile reads its own row of weights from one end to the other, and each
+weight is broadcast to a few vectors of pixels. Only the many weights of a gradient of
+images are packed, for a tile at a time: rows of outputs are its columns.
 
 Georganas et al., "Anatomy of high-performance deep learning convolutions on SIMD
 architectures", 2018.
@@ -36,6 +37,7 @@ from tensorlang.scheduling.tree import block_of, constant, find_block, find_buff
 _MOST_ROWS: Final = 14
 _VECTORS: Final = (1, 2, 3, 4, 5, 6, 8)
 _ENOUGH_UNITS: Final = 8
+_MOST_COPIES: Final = 128  # of weights, that are written out
 _SCRATCH: Final = 40 << 10  # bytes of sums that a thread works on
 
 
@@ -130,7 +132,8 @@ def choose(work: Work, lanes: int, registers: int, units: int) -> tuple[Tile, in
 def flat(s: Schedule, knobs: Knobs) -> None:
     """Outputs by flattened pixels, in register tiles."""
     names = [block.name for block in blocks(s.function)]
-    for name in ("turned", "wide"):
+    packed = "turned" in names and "wide" not in names and bool(_readers(s))
+    for name in ("wide",) if packed else ("turned", "wide"):
         if name in names:
             shared(s, s.loops(name)[:1])
     for name in ("flat", "image", "spaced"):
@@ -148,11 +151,16 @@ def flat(s: Schedule, knobs: Knobs) -> None:
 
 def _forward(s: Schedule, names: Sequence[str], knobs: Knobs) -> None:
     """Register tiles of sums, and what is made of them."""
-    readers = [b.name for b in blocks(s.function) if "sums" in _read(b)]
+    readers = _readers(s)
     if readers:
         _lines(s, readers[0], knobs, padded="flat" in names)
     else:
         _pixels(s, knobs)
+
+
+def _readers(s: Schedule) -> list[str]:
+    """The names of the blocks that read the sums."""
+    return [b.name for b in blocks(s.function) if "sums" in _read(b)]
 
 
 def _read(block: Block) -> set[str]:
@@ -263,7 +271,26 @@ def _lines(s: Schedule, result: str, knobs: Knobs, *, padded: bool) -> None:
     s.compute_at("sums", several)
     _tiles(s, tile, work.span(lines), padded=padded)
     vector_lines(s, result, tile.lanes)
+    names = {block.name for block in blocks(s.function)}
+    if "turned" in names and "wide" not in names:
+        _pack(s, several)
     shared(s, [batch, *groups, some, several])
+
+
+def _pack(s: Schedule, at: str) -> None:
+    """The weights that a tile's outputs need, turned round where they are used.
+
+    Each input's weights for all outputs of a tile lie together, and are read once.
+    """
+    s.compute_at("turned", at)
+    loops = s.loops("turned")[s.loops("turned").index(at) + 1 :]
+    if len(loops) > len(_taps(s)) + 1:
+        output, channel, *taps = loops
+        s.reorder(channel, output, *taps)
+        loops = (channel, output, *taps)
+    written = prod(_extents(s, loops[1:]))
+    for loop in loops[1:] if written <= _MOST_COPIES else loops[-1:]:
+        s.unroll(loop)
 
 
 def _taps(s: Schedule) -> tuple[str, ...]:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 Indices = tuple[Any, ...]
 _LINE: Final = 64  # bytes of a vector register
 _SLACK: Final = 64  # elements past the end that a register tile may read
-_FEW_WEIGHTS: Final = 1 << 20  # that may be read in an order not their own
+_FEW_WEIGHTS: Final = 1 << 18  # that may be read in an order not their own
 _TAPS: Final = ("kz", "ky", "kx")
 
 

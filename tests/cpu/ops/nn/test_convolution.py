@@ -233,3 +233,9 @@ def test_gradients_of_each_channel_for_itself_in_long_lines():
     wanted = torch.autograd.grad(y, [tx, tw], t(dy))
     for got, of in zip(nn.conv2d_grad(dy, x, w, **given), wanted, strict=True):
         close(got, of, 1e-4)
+
+
+def test_many_weights_are_turned_round_for_each_tile():
+    dy, w = images(2, 160, 3, 4), images(160, 192, 3, 3, seed=1)
+    wanted = F.conv_transpose2d(t(dy), t(w), padding=1)
+    close(nn.conv2d_grad_data(dy, w, (3, 4), padding=1), wanted, 2e-4)
