@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, Self
 
 from tensorlang.errors import TuningError
@@ -138,7 +139,7 @@ class Worker:
     def _spawn(self) -> None:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives with the process
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tensorlang.tuner.worker"],
+            [sys.executable, "-P", "-m", "tensorlang.tuner.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -214,8 +215,11 @@ class Worker:
 
 
 def _import_path() -> str:
-    """This process's: what can be imported here, the worker can import too."""
-    return os.pathsep.join(place for place in sys.path if place)
+    """This process's: what can be imported here, the worker can import too.
+
+    In the same order: what lies in the working directory hides no standard module.
+    """
+    return os.pathsep.join(place or str(Path.cwd()) for place in sys.path)
 
 
 def _plain(candidate: Candidate) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 from tensorlang import targets
 from tensorlang.errors import (
@@ -196,8 +196,8 @@ def serve(requests: Iterable[str], send: Send) -> None:
             send({"error": described(problem)})
 
 
-def _lines_until_the_end() -> Iterator[str]:
-    """Standard input's lines; when it ends, this process does, whatever it is doing.
+def _lines_until_the_end(requests: TextIO) -> Iterator[str]:
+    """The tuner's lines; when they end, this process does, whatever it is doing.
 
     The tuner holds the other end: it is closed when the tuner is gone, `kill -9` or
     not, and a candidate that never ends must not outlive it.
@@ -205,7 +205,7 @@ def _lines_until_the_end() -> Iterator[str]:
     waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
 
     def read() -> None:
-        for line in sys.stdin:
+        for line in requests:
             waiting.put(line)
         os._exit(0)
 
@@ -222,8 +222,12 @@ def _die_with_the_tuner() -> None:
 
 
 def main() -> None:
-    """Serve on standard input and output; nothing else may write there."""
+    """Serve on standard input and output; nothing else may read or write there."""
     _die_with_the_tuner()
+    requests = os.fdopen(os.dup(0), encoding="utf-8")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
     answers = os.dup(1)
     os.dup2(2, 1)
 
@@ -232,7 +236,7 @@ def main() -> None:
         while rest:
             rest = rest[os.write(answers, rest) :]
 
-    serve(_lines_until_the_end(), send)
+    serve(_lines_until_the_end(requests), send)
 
 
 if __name__ == "__main__":

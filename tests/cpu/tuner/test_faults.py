@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -116,3 +117,23 @@ def test_an_operator_of_the_main_script_is_refused(
     monkeypatch.setattr(op, "module", "__main__")
     with pytest.raises(ArgumentError, match="put it in a module of its own"):
         tune(op, shapes=SHAPE, dtypes="u32", budget=60, storage=storage)
+
+
+def test_modules_that_read_standard_input_or_are_called_like_others(
+    user_operator: Callable[..., str],
+    storage: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name = user_operator("slow", "fast")
+    path = tmp_path / f"{name.partition(':')[0]}.py"
+    path.write_text("import sys\nsys.stdin.read()\n" + path.read_text())
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "queue.py").write_text("raise RuntimeError('not the standard one')")
+    monkeypatch.chdir(elsewhere)
+    (report,) = tune(
+        name, shapes=SHAPE, dtypes="u32", budget=300, limit=10, storage=storage
+    )
+    assert report.best.knobs == {"way": "fast"}
