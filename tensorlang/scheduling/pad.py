@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tensorlang.errors import ScheduleError
@@ -308,15 +308,6 @@ def _pad_block(func: Function, name: str, multiples: Sequence[int]) -> Function:
         elif now.shape != shape:
             func = _pad_buffer(func, old.name, shape)
     return func
-
-
-def _places(block: Block) -> Iterator[tuple[Buffer, tuple[Expr, ...]]]:
-    """Every buffer the block goes to, and where."""
-    for node in walk(block.body):
-        if isinstance(node, (Load, Store)):
-            yield node.buffer, node.indices
-        elif isinstance(node, Reduce):
-            yield from ((buffer, node.indices) for buffer in node.buffers)
 
 
 def _matching(

@@ -186,12 +186,6 @@ def whole_axes(path: Path, used: Collection[Var]) -> bool:
     )
 
 
-def siblings(place: Site) -> tuple[Stmt, ...]:
-    """The statements next to the child, itself included, in order."""
-    parent = place.path[place.depth - 1]
-    return parent.stmts if isinstance(parent, Seq) else (place.child,)
-
-
 def stored(block: Block) -> tuple[Store | Reduce, ...]:
     """The stores and reductions in a block's body."""
     return tuple(n for n in walk(block.body) if isinstance(n, (Store, Reduce)))

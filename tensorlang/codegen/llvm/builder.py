@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from tensorlang.codegen.llvm import instructions as ins
-from tensorlang.codegen.llvm.types import llvm_type, memory_type
+from tensorlang.codegen.llvm.types import memory_type
 from tensorlang.ir.nodes import Buffer, Expr, Var
 
 
@@ -142,8 +142,3 @@ class Builder:
 
 def _name(instruction: ins.Instruction) -> str:
     return getattr(instruction, "name", "")
-
-
-def typed(expr: Expr, text: str) -> tuple[str, str]:
-    """The `(type, operand)` pair of a value."""
-    return llvm_type(expr.dtype), text
