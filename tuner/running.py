@@ -50,6 +50,7 @@ class Run:
         place: Which of how many operators this is.
         listen: Told after each trial.
         incumbent: What a record has used until now, with its time.
+        stale: Hashes of code that records of this workload no longer give.
         spent: Seconds by stage.
         interrupted: Whether Ctrl-C ended the exploring.
     """
@@ -63,6 +64,7 @@ class Run:
     place: tuple[int, int] = (1, 1)
     listen: Listener | None = None
     incumbent: Entrant | None = None
+    stale: list[str] = field(default_factory=list)
     spent: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     interrupted: bool = False
     _begun: float = field(default_factory=time.monotonic)

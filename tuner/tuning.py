@@ -142,7 +142,7 @@ def _tuned(run: Run, url: str, study: str, seed: int) -> Report:
     read_records(_record_file(run))  # broken: said now, not after all the work
     with run.worker() as worker:
         space = Space(run.op, run.workload, run.target)
-        incumbent, hints = _known(run, space)
+        incumbent, hints, run.stale = _known(run, space)
         if incumbent is not None:
             run.incumbent = Entrant(_candidate(incumbent), incumbent.seconds)
         trials = Trials(url, study)
@@ -163,20 +163,27 @@ def _candidate(record: Record) -> Candidate:
     return Candidate(record.algorithm, dict(record.knobs))
 
 
-def _known(run: Run, space: Space) -> tuple[Record | None, list[Candidate]]:
-    """The record that is used now, and all that are worth an early try."""
+def _known(run: Run, space: Space) -> tuple[Record | None, list[Candidate], list[str]]:
+    """The record that is used now, all that are worth an early try, and stale code.
+
+    A stale record stands for code that its knobs no longer give: whatever its time was,
+    it is no longer used, and must not keep a new one out.
+    """
     incumbent: Record | None = None
-    hints = []
+    hints, stale = [], []
     for choice in records.lookup(run.workload, run.target)[:_NEIGHBOURS]:
         record = choice.record
+        own = record.workload == run.workload and record.target == _machine(run)
         if record.algorithm not in space.algorithms:
+            stale += [record.ir] * own
             continue
         point = space.given(_candidate(record))
         hints.append(point.candidate)
-        own = record.workload == run.workload and record.target == _machine(run)
-        if own and point.ir == record.ir and incumbent is None:
+        if own and point.ir != record.ir:
+            stale.append(record.ir)
+        elif own and incumbent is None:
             incumbent = record
-    return incumbent, hints
+    return incumbent, hints, stale
 
 
 def _machine(run: Run) -> str:
@@ -281,7 +288,8 @@ def _filed(
         date=time.strftime("%Y-%m-%d"),
     )
     timed_too = incumbent is not None and _candidate(incumbent).key in measured.samples
-    records.add(record, beaten=[incumbent.ir] if incumbent and timed_too else ())
+    beaten = [incumbent.ir] if incumbent and timed_too else []
+    records.add(record, beaten=[*beaten, *run.stale])
     run.op.forget()
     return dataclasses.replace(report, record=_record_file(run))
 

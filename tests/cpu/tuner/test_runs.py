@@ -227,6 +227,21 @@ def test_a_broken_record_file_is_named_before_any_work(
     assert run(name, storage).trials == 2  # no trial was lost
 
 
+def test_a_stale_record_does_not_keep_a_new_one_out(
+    user_operator: Callable[..., str], storage: str
+) -> None:
+    name = user_operator("slow", "fast")
+    report = run(name, storage)
+    assert report.record is not None
+    (held,) = read(report.record)
+    stale = dataclasses.replace(held, ir="0" * len(held.ir), seconds=held.seconds / 100)
+    report.record.unlink()
+    assert records.add(stale)
+    assert run(name, storage).record == report.record
+    (now,) = read(report.record)
+    assert now.ir == held.ir
+
+
 def test_tuning_changes_what_calls_run_and_pins_override_it(
     storage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
