@@ -2,13 +2,13 @@
 
 Bounds of a sum are found by elimination: one factor after the other is replaced by its
 upper or lower end, whichever the sign of its coefficient asks for, and ends that are
-expressions cancel against the rest. Each replacement is sound by itself, so two orders
-are tried and the better result taken.
+expressions cancel against the rest. Each replacement is sound by itself, so several
+orders are tried and the best result taken.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 from tensorlang.ir.affine import (
@@ -39,10 +39,33 @@ from tensorlang.ir.nodes import (
     Unary,
     Var,
 )
+from tensorlang.ir.visit import walk
 
 End: TypeAlias = int | Expr | None
 Range: TypeAlias = tuple[End, End]
 _FUEL: Final = 64  # replacements in the search for one bound
+
+
+# how urgent it is to replace a factor of a sum, beside the others
+Order: TypeAlias = "Callable[[Expr, list[Expr]], int]"
+
+
+def _variables_first(factor: Expr, others: list[Expr]) -> int:
+    del others
+    return int(isinstance(factor, Var))
+
+
+def _variables_last(factor: Expr, others: list[Expr]) -> int:
+    del others
+    return int(not isinstance(factor, Var))
+
+
+def _quotients_first(factor: Expr, others: list[Expr]) -> int:
+    """What stands in others comes after them: it may cancel with what they leave."""
+    return -sum(factor in set(walk(other)) for other in others if other is not factor)
+
+
+_ORDERS: Final[tuple[Order, ...]] = (_variables_first, _variables_last)
 
 
 class Known:
@@ -67,7 +90,7 @@ class Known:
         value = value_of(total)
         if value is not None:
             return value
-        found = [self._eliminate(dict(total), way, [_FUEL]) for way in (True, False)]
+        found = [self._eliminate(dict(total), way, [_FUEL]) for way in _ORDERS]
         return min((bound for bound in found if bound is not None), default=None)
 
     def lower(self, total: Mapping[Monomial, int]) -> int | None:
@@ -78,12 +101,12 @@ class Known:
     def at_least_zero(self, total: Mapping[Monomial, int]) -> bool:
         """Whether a polynomial is shown not to be negative."""
         low = self.lower(total)
-        if low is not None:
-            if low >= 0:
-                return True
-            if not self.facts:
-                return False
-        return any(self._follows(total, fact) for fact in self.facts)
+        if low is not None and low >= 0:
+            return True
+        if any(self._follows(total, fact) for fact in self.facts):
+            return True
+        above = self._eliminate(scaled(total, -1), _quotients_first, [_FUEL])
+        return above is not None and above <= 0
 
     def _follows(self, total: Mapping[Monomial, int], fact: Poly) -> bool:
         if not any(monomial in total for monomial in fact if monomial):
@@ -91,18 +114,16 @@ class Known:
         low = self.lower(add(total, fact, -1))
         return low is not None and low >= 0
 
-    def _eliminate(
-        self, total: Poly, variables_first: bool, fuel: list[int]
-    ) -> int | None:
+    def _eliminate(self, total: Poly, order: Order, fuel: list[int]) -> int | None:
         value = value_of(total)
         if value is not None or fuel[0] <= 0:
             return value
         fuel[0] -= 1
-        factor = self._next(total, variables_first)
+        factor = self._next(total, order)
         every, choices = self._choices(total, factor)
         bounds = []
         for choice in choices:
-            bound = self._eliminate(choice, variables_first, fuel)
+            bound = self._eliminate(choice, order, fuel)
             if bound is not None:
                 bounds.append(bound)
             elif every:
@@ -111,18 +132,17 @@ class Known:
             return None
         return max(bounds) if every else min(bounds)
 
-    def _next(self, total: Poly, variables_first: bool) -> Expr:
+    def _next(self, total: Poly, order: Order) -> Expr:
         """The factor to replace next: inner variables before outer ones."""
+        found = factors(total)
 
-        def urgency(factor: Expr) -> tuple[bool, int]:
-            is_var = isinstance(factor, Var)
+        def urgency(factor: Expr) -> tuple[int, int]:
             place = self._order.get(factor, -1) if isinstance(factor, Var) else 0
-            return is_var == variables_first, place
+            return order(factor, found), place
 
         def bounded(factor: Expr) -> bool:
             return not isinstance(factor, Var) or factor in self.ranges
 
-        found = factors(total)
         return max(filter(bounded, found), key=urgency, default=found[0])
 
     def _choices(self, total: Poly, factor: Expr) -> tuple[bool, list[Poly]]:

@@ -8,11 +8,11 @@ gets a number (equal structure, equal number), and numbers used twice become `Le
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from tensorlang.ir.nodes import Const, Expr, Let, Node, Unary, Var
+from tensorlang.ir.nodes import Buffer, Const, Expr, Let, Node, Unary, Var
 from tensorlang.ir.visit import children, fresh, rebuild
 
 
@@ -25,6 +25,8 @@ class _Numbering:
 
     def representative(self, node: Node) -> Node:
         """The first node seen with the structure of `node`, children included."""
+        if isinstance(node, Buffer):  # its shape is no part of the expression
+            return node
         held = self._of.get(id(node))
         if held is not None:
             return held[1]
@@ -41,7 +43,7 @@ def _fields(node: Node) -> tuple[Any, ...]:
 
 def _shallow(value: Any) -> Any:
     """A field's identity: child nodes by address (they are representatives)."""
-    if isinstance(value, (Const, Var)):
+    if isinstance(value, (Const, Var, Buffer)):
         return value
     if isinstance(value, Node):
         return id(value)
@@ -74,6 +76,8 @@ def lets(
     done: dict[int, Expr] = {}
 
     def visit(node: Any) -> Any:
+        if isinstance(node, Buffer):
+            return node
         if not isinstance(node, Expr) or isinstance(node, (Const, Var)):
             return node if isinstance(node, Expr) else rebuild(node, visit)
         if id(node) in done:
@@ -103,8 +107,13 @@ def _children_first(roots: Sequence[Node]) -> list[Node]:
         elif id(node) not in seen:
             seen.add(id(node))
             stack.append((node, True))
-            stack.extend((child, False) for child in reversed(list(children(node))))
+            stack.extend((child, False) for child in reversed(list(_below(node))))
     return order
+
+
+def _below(node: Node) -> Iterator[Node]:
+    """The nodes of the expression directly below one; a buffer is a leaf."""
+    return iter(()) if isinstance(node, Buffer) else children(node)
 
 
 def _count_uses(roots: Sequence[Node]) -> Counter[int]:
@@ -116,7 +125,7 @@ def _count_uses(roots: Sequence[Node]) -> Counter[int]:
         if id(node) in seen:
             continue
         seen.add(id(node))
-        for child in children(node):
+        for child in _below(node):
             uses[id(child)] += 1
             stack.append(child)
     return uses
