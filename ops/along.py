@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tensorlang.ir import compute, reduce_axis, reduction
-from tensorlang.ir.nodes import Const, Reducer, Var
-from tensorlang.ops.assembling import wide
+from tensorlang.ir import compute, f32, reduce_axis, reduction
+from tensorlang.ir.nodes import Const, Reducer, Select, Var
+from tensorlang.ops.assembling import NARROW, wide
 
 if TYPE_CHECKING:
     from tensorlang.ir.dtypes import DType
@@ -21,6 +21,14 @@ if TYPE_CHECKING:
     from tensorlang.ir.nodes import Expr
 
 Index: TypeAlias = "tuple[Any, ...]"
+
+
+@cache
+def top_of(dtype: DType) -> Reducer:
+    """The largest, in one instruction: it means nothing where there is a NaN."""
+    a, b = Var("a0", dtype), Var("b0", dtype)
+    lowest = Const(float("-inf"), dtype)
+    return Reducer("top", (a,), (b,), (lowest,), (Select(a > b, a, b),))
 
 
 @cache
@@ -45,6 +53,11 @@ class Rows:
     def __getitem__(self, at: Index) -> Expr:
         """An element, in the type that is computed in."""
         return wide(self.array[at])
+
+    @property
+    def dtype(self) -> DType:
+        """The type that is computed in."""
+        return f32 if self.array.dtype.name in NARROW else self.array.dtype
 
     @property
     def length(self) -> Expr:

@@ -15,10 +15,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from tensorlang.errors import ScheduleError
 from tensorlang.ir.nodes import Expr
-from tensorlang.ir.visit import loops
-from tensorlang.schedules.cutting import tried
+from tensorlang.ir.visit import blocks, loops
+from tensorlang.schedules.cutting import fused, tried
 from tensorlang.schedules.stages import Stage, stages
 from tensorlang.scheduling import Knobs, Schedule
 
@@ -38,14 +37,18 @@ class _Pass:
 def row_blocks(s: Schedule, knobs: Knobs) -> None:
     """Blocks of rows to threads, each from its first stage to its last at once."""
     lanes = knobs.choice("block", _LANES, default=64)
-    found = list(stages(s.function))
-    made = [_cut(s, stage, _extents(found[0]), lanes) for stage in found]
-    blocks, last = "", None
+    made = []
+    rows: tuple[Expr, ...] = ()
+    for stage in list(stages(s.function)):
+        if stage.driven("reduction"):
+            rows = _extents(stage)
+        made.append(_cut(s, stage, rows, lanes))
+    whole, last = "", None
     for each in made:
         if each is None:
             last = None
-        elif last is None or not tried(s, s.merge, blocks, each.blocks):
-            blocks, last = each.blocks, each
+        elif last is None or not tried(s, s.merge, whole, each.blocks):
+            whole, last = each.blocks, each
         else:
             last = last if _joins(s, last, each) else each
     around = {loop.var.name for loop in loops(s.function)}
@@ -57,12 +60,9 @@ def row_blocks(s: Schedule, knobs: Knobs) -> None:
             s.parallel(each.blocks)
 
 
-def _extents(stage: Stage) -> tuple[Expr, Expr]:
-    """How many rows there are: before the rows' axis, and behind it."""
-    spatial = stage.driven("spatial")
-    if len(spatial) < 2:
-        raise ScheduleError(f"block {stage.name!r} makes no value for each row")
-    return spatial[0].extent, spatial[-1].extent
+def _extents(stage: Stage) -> tuple[Expr, ...]:
+    """How many rows there are: what is before the rows' axis, and what behind it."""
+    return tuple(loop.extent for loop in stage.driven("spatial"))
 
 
 def _joins(s: Schedule, last: _Pass, own: _Pass) -> bool:
@@ -74,20 +74,31 @@ def _joins(s: Schedule, last: _Pass, own: _Pass) -> bool:
     )
 
 
-def _cut(
-    s: Schedule, stage: Stage, rows: tuple[Expr, Expr], lanes: int
-) -> _Pass | None:
+def _cut(s: Schedule, stage: Stage, rows: tuple[Expr, ...], lanes: int) -> _Pass | None:
     """One stage in blocks of `lanes` rows; None where it is of something else."""
     spatial = [loop.var.name for loop in stage.driven("spatial")]
     folded = [loop.var.name for loop in stage.driven("reduction")]
-    along = [*spatial[1:-1], *folded]
-    if len(spatial) < 2 or len(along) > 1 or _extents(stage) != rows:
+    own, before = _extents(stage), len(rows) - 1
+    if len(own) < 2 or (*own[:before], own[-1]) != rows:
         return None
-    outer, inner = spatial[0], spatial[-1]
+    along = [*spatial[before:-1], *folded]
+    if len(along) > 1:
+        return None
+    outer, inner = spatial[:before], spatial[-1]
     chunk, lane = s.split(inner, [None, lanes])
-    s.reorder(outer, chunk, *along, lane)
-    write = None
-    if folded:
-        back, _ = s.cache_write(stage.name, stage.output.name, "register", at=chunk)
-        write = s.loops(back)[-1]
-    return _Pass(s.fuse(outer, chunk), along[0] if along else None, lane, write)
+    s.reorder(*outer, chunk, *along, lane)
+    write = _in_registers(s, stage, chunk) if folded else None
+    whole = fused(s, [*outer, chunk])
+    return _Pass(whole, along[0] if along else None, lane, write)
+
+
+def _in_registers(s: Schedule, stage: Stage, chunk: str) -> str | None:
+    """Let a fold have its state in registers; the loop that writes it back.
+
+    The rest of rows cut into parts stays in memory: it is short.
+    """
+    before = {block.name for block in blocks(s.function)}
+    if not tried(s, s.cache_write, stage.name, stage.output.name, "register", chunk):
+        return None
+    back = next(b.name for b in blocks(s.function) if b.name not in before)
+    return s.loops(back)[-1]

@@ -22,12 +22,17 @@ from typing import Final
 
 from tensorlang.ir.nodes import Buffer, Expr, For
 from tensorlang.ir.visit import allocations
-from tensorlang.schedules.cutting import in_lanes, tried
+from tensorlang.schedules.cutting import fused, in_lanes, tried
 from tensorlang.schedules.generic import generic
 from tensorlang.schedules.plan import Plan
 from tensorlang.schedules.reductions import fold_in_lanes
 from tensorlang.schedules.row_blocks import row_blocks
-from tensorlang.schedules.stages import Stage, extent_of, stages
+from tensorlang.schedules.stages import (
+    Stage,
+    contiguous_loop,
+    extent_of,
+    stages,
+)
 from tensorlang.schedules.streaming import loop_named
 from tensorlang.scheduling import Knobs, Schedule, schedule
 
@@ -90,12 +95,14 @@ def _in_results(s: Schedule) -> None:
 def _merged(s: Schedule, knobs: Knobs) -> Iterator[_Group]:
     """The stages of rows, neighbours merged as far as that is possible."""
     found = list(stages(s.function))
-    count = found[0].loops[0].extent
-    down = [stage for stage in found if _folds_rows(stage, count)]
+    rows = rows_of(found[0]) if found else ()
+    down = [stage for stage in found if _folds_rows(stage, rows)]
     size = knobs.choice("part", _PARTS, default=32) if down else None
     group: _Group | None = None
     for stage in found:
-        own = _group_of(s, stage, count, size, down=stage in down)
+        if stage.driven("reduction") and stage not in down:
+            rows = rows_of(stage)
+        own = _group_of(s, stage, rows, size, down=stage in down)
         if own and group and _merge(s, group, own):
             continue
         if group is not None:
@@ -105,31 +112,43 @@ def _merged(s: Schedule, knobs: Knobs) -> Iterator[_Group]:
         yield group
 
 
-def _folds_rows(stage: Stage, rows: Expr) -> bool:
+def rows_of(stage: Stage) -> tuple[Expr, ...]:
+    """How many rows there are, dimension by dimension, where a stage folds them."""
+    return tuple(loop.extent for loop in stage.driven("spatial"))
+
+
+def _folds_rows(stage: Stage, rows: tuple[Expr, ...]) -> bool:
     """Whether a stage folds all rows, for each place in them."""
-    folded, spatial = stage.driven("reduction"), stage.driven("spatial")
-    extents = [loop.extent for loop in folded]
-    return extents == [rows] and len(spatial) == 1
+    folded = tuple(loop.extent for loop in stage.driven("reduction"))
+    return folded == rows and len(stage.driven("spatial")) == 1
 
 
 def _group_of(
-    s: Schedule, stage: Stage, rows: Expr, size: int | None, *, down: bool
+    s: Schedule,
+    stage: Stage,
+    rows: tuple[Expr, ...],
+    size: int | None,
+    *,
+    down: bool,
 ) -> _Group | None:
     """A stage alone, its rows in parts of a size if there is one."""
-    first, *rest = stage.loops
+    folded, spatial = stage.driven("reduction"), stage.driven("spatial")
     if down and size is not None:
-        row = stage.driven("reduction")[0].var.name
-        s.reorder(row, first.var.name)
+        row, place = folded[0].var.name, spatial[0].var.name
+        s.reorder(row, place)
         outer, loop = s.split(row, [None, size])
         s.rfactor(stage.name, outer)
-        return _Group(outer, loop, [[_Pass(stage, first.var.name, folds=False)]])
-    if first.extent != rows or first not in stage.driven("spatial") or len(rest) > 1:
+        return _Group(outer, loop, [[_Pass(stage, place, folds=False)]])
+    leading, rest = spatial[: len(rows)], [*spatial[len(rows) :], *folded]
+    if tuple(loop.extent for loop in leading) != rows or len(rest) > 1 or not rows:
         return None
-    folds = bool(stage.driven("reduction"))
-    along = _Pass(stage, rest[0].var.name if rest else None, folds)
+    if folded and contiguous_loop(stage) is not folded[0]:
+        return None
+    along = _Pass(stage, rest[0].var.name if rest else None, folds=bool(folded))
+    loop = fused(s, [each.var.name for each in leading])
     if size is None:
-        return _Group(None, first.var.name, [[along]])
-    outer, loop = s.split(first.var.name, [None, size])
+        return _Group(None, loop, [[along]])
+    outer, loop = s.split(loop, [None, size])
     return _Group(outer, loop, [[along]])
 
 
@@ -173,9 +192,26 @@ def _in_lanes(s: Schedule, knobs: Knobs, joined: list[_Pass]) -> None:
     if not loop or extent_of(loop) == 0:
         return
     if any(each.folds for each in joined):
-        fold_in_lanes(s, loop, Plan(s, knobs, first.stage).partials())
+        lanes = Plan(s, knobs, first.stage).partials()
+        if extent_of(loop) is None:
+            _fold_any_length(s, loop, lanes, [p.stage.name for p in joined if p.folds])
+        else:
+            fold_in_lanes(s, loop, lanes)
     else:
         _written_in_lanes(s, loop, knobs.choice("lanes", _LANES, default=64))
+
+
+def _fold_any_length(s: Schedule, loop: For, lanes: int, folds: list[str]) -> None:
+    """Lanes that fold side by side along a loop that may be shorter than they are.
+
+    Their states are set in front of the loop, and a last masked step goes on from what
+    the whole ones leave.
+    """
+    for block in folds:
+        s.decompose_reduction(block, loop.var.name)
+    step, lane = s.split(loop.var.name, [None, lanes])
+    s.vectorize(lane)
+    s.partition(step, loop.extent // lanes)
 
 
 def _written_in_lanes(s: Schedule, loop: For, lanes: int) -> None:

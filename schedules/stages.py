@@ -29,7 +29,7 @@ from tensorlang.ir.nodes import (
     Store,
     Var,
 )
-from tensorlang.ir.visit import free_vars, walk
+from tensorlang.ir.visit import free_vars, substitute, walk
 from tensorlang.scheduling.linear import linear
 
 INJECTIVE, REDUCTION, CONTRACTION = "injective", "reduction", "contraction"
@@ -65,8 +65,14 @@ class Stage:
 
     @property
     def loads(self) -> tuple[Load, ...]:
-        """The places that it reads, each one once."""
-        found = (n for n in walk(self.block.body) if isinstance(n, Load))
+        """The places that it reads, by its axes, each one once."""
+        named: dict[Var, Expr] = {}
+        found = []
+        for node in walk(self.block.body):
+            if isinstance(node, Let):
+                named[node.var] = substitute(node.value, named)
+            if isinstance(node, Load):
+                found.append(substitute(node, named))
         return tuple(dict.fromkeys(found))
 
     def axis(self, loop: For) -> Var:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tensorlang.ir import as_expr, intrinsic
-from tensorlang.ops.along import Index, Rows, row_of
+from tensorlang.ops.along import Index, Rows, row_of, top_of
 from tensorlang.ops.assembling import NARROW, stored
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def exponentials(rows: Rows) -> tuple[Callable[[Index], Expr], Tensor]:
     They are kept, in the memory of the result or in a row of it, but for narrow types
     where rows are no neighbours in memory: there they are computed again.
     """
-    top = rows.fold("max", rows.__getitem__, "top")
+    top = rows.fold(top_of(rows.dtype), rows.__getitem__, "top")
 
     def again(at: Index) -> Expr:
         return intrinsic("exp", rows[at] - top[row_of(at)])
@@ -79,7 +79,7 @@ def log_softmax(x: Tensor) -> Tensor:
 
 def sums(rows: Rows) -> tuple[Tensor, Tensor]:
     """The maximum of each row, and the sum of `exp(x - top)`."""
-    top = rows.fold("max", rows.__getitem__, "top")
+    top = rows.fold(top_of(rows.dtype), rows.__getitem__, "top")
     total = rows.fold(
         "sum", lambda at: intrinsic("exp", rows[at] - top[row_of(at)]), "total"
     )
