@@ -46,9 +46,15 @@ def row_of(at: Index) -> Index:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """An array seen along its second dimension."""
+    """An array seen along its second dimension, or along others.
+
+    Attributes:
+        array: The array.
+        dims: The dimensions that a row runs along.
+    """
 
     array: Tensor
+    dims: tuple[int, ...] = (1,)
 
     def __getitem__(self, at: Index) -> Expr:
         """An element, in the type that is computed in."""
@@ -62,7 +68,14 @@ class Rows:
     @property
     def length(self) -> Expr:
         """The number of elements in a row."""
-        return self.array.shape[1]
+        first, *others = (self.array.shape[dim] for dim in self.dims)
+        for extent in others:
+            first = first * extent
+        return first
+
+    def of(self, at: Index) -> Index:
+        """The index of an element's row."""
+        return tuple(i for dim, i in enumerate(at) if dim not in self.dims)
 
     def fold(
         self,
@@ -71,12 +84,20 @@ class Rows:
         name: str | tuple[str, ...],
     ) -> Any:
         """The values at all places of each row, folded: a tensor a component."""
-        axis = reduce_axis(self.length, "k")
+        axes = {
+            dim: reduce_axis(self.array.shape[dim], f"k{n}" if n else "k")
+            for n, dim in enumerate(self.dims)
+        }
 
         def folded(*row: Any) -> Any:
-            return reduction(reducer, value((row[0], axis.var, *row[1:])), axis)
+            own = iter(row)
+            at = tuple(
+                axes[dim].var if dim in axes else next(own)
+                for dim in range(self.array.buffer.ndim)
+            )
+            return reduction(reducer, value(at), list(axes.values()))
 
-        return compute(row_of(self.array.shape), folded, name)
+        return compute(self.of(self.array.shape), folded, name)
 
     def each(self, value: Callable[[Index], Any], name: str | tuple[str, ...]) -> Any:
         """The value at each place."""
@@ -84,7 +105,7 @@ class Rows:
 
     def row(self, value: Callable[[Index], Expr], name: str) -> Tensor:
         """One value a row."""
-        made: Tensor = compute(row_of(self.array.shape), lambda *row: value(row), name)
+        made: Tensor = compute(self.of(self.array.shape), lambda *row: value(row), name)
         return made
 
     def down(
@@ -96,6 +117,8 @@ class Rows:
         """The values of all rows `[m, n]`, folded for each place."""
         m, n = self.array.shape
         axis = reduce_axis(m, "r")
-        return compute(
-            (n,), lambda c: reduction(reducer, value((axis.var, c)), axis), name
-        )
+
+        def folded(c: Any) -> Any:
+            return reduction(reducer, value((axis.var, c)), axis)
+
+        return compute((n,), folded, name)

@@ -31,6 +31,14 @@ from tensorlang.ops.math.comparison import (
     not_equal,
 )
 from tensorlang.ops.math.matmul import matmul, matmul_grad
+from tensorlang.ops.math.reduction_gradients import (
+    logsumexp_grad,
+    max_grad,
+    mean_grad,
+    min_grad,
+    sum_grad,
+    var_grad,
+)
 from tensorlang.ops.math.reductions import (
     all,
     any,
@@ -124,13 +132,17 @@ __all__ = [
     "logical_not",
     "logical_or",
     "logsumexp",
+    "logsumexp_grad",
     "matmul",
     "matmul_grad",
     "max",
+    "max_grad",
     "maximum",
     "maximum_grad",
     "mean",
+    "mean_grad",
     "min",
+    "min_grad",
     "minimum",
     "minimum_grad",
     "multiply",
@@ -156,9 +168,11 @@ __all__ = [
     "subtract",
     "subtract_grad",
     "sum",
+    "sum_grad",
     "tanh",
     "tanh_grad",
     "var",
+    "var_grad",
     "where",
     "where_grad",
 ]

@@ -12,18 +12,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from tensorlang.errors import ArgumentError, ShapeError
 from tensorlang.ops.dispatch import own
+from tensorlang.ops.elementwise import collapse
 from tensorlang.ops.tensors import (
     Plan,
     Shape,
     TensorOperator,
     axis_of,
     call,
+    of_one_type,
     tensor_operator,
 )
 
@@ -221,3 +224,78 @@ def fold(
         scheduled_as="rows",
         **options,
     )
+
+
+# ------------------------------------------------------------------- gradients
+
+
+def grad_plan(
+    id: str, shapes: tuple[Shape, ...], dtypes: tuple[str, ...], asked: dict[str, Any]
+) -> Plan:
+    """The plan of a fold's gradient, from that of its result and its array.
+
+    Raises:
+        ShapeError, DTypeError, ArgumentError: an argument does not fit.
+    """
+    axes, x = _checked_grad(id, shapes, dtypes, asked)
+    rest = {k: v for k, v in asked.items() if k not in _CALLERS}
+    if neighbours(x, axes):
+        row = laid(x, axes)
+        return Plan(((row[0], *row[2:]), row), dtypes, (x,), rest)
+    runs = [list(run) for _, run in groupby(range(len(x)), lambda at: at in axes)]
+    whole = tuple(math.prod(x[at] for at in run) for run in runs)
+    dims = tuple(n for n, run in enumerate(runs) if run[0] in axes)
+    kept = tuple(extent for n, extent in enumerate(whole) if n not in dims)
+    return Plan((kept, whole), dtypes, (x,), rest | {"dims": dims})
+
+
+def _checked_grad(
+    id: str, shapes: tuple[Shape, ...], dtypes: tuple[str, ...], asked: dict[str, Any]
+) -> tuple[tuple[int, ...], Shape]:
+    """The axes that were folded, and the shape of the array."""
+    of_one_type(id, dtypes)
+    dy, x = shapes
+    axes = axes_of(id, asked.get("axis"), len(x))
+    made = without(x, axes, keepdims=asked.get("keepdims", False))
+    if dy != made:
+        raise ShapeError(
+            f"{id}: dy has shape {dy}; folding axis {asked.get('axis')} of shape {x} "
+            f"gives {made}"
+        )
+    return axes, x
+
+
+def grad_names(workload: Workload) -> Names:
+    """The symbolic dimensions of a fold's gradient, those of dy among x's."""
+    dims: Any = workload.named.get("dims")
+    _, x = workload.shapes
+    if dims is None:
+        own = _names(x) if x[1] else ("m", "n", "i")[: len(x)]
+        return (own[0], *own[2:]), own
+    own = tuple(f"d{n}" for n in range(len(x)))
+    return tuple(name for n, name in enumerate(own) if n not in dims), own
+
+
+def spread_plan(
+    id: str, shapes: tuple[Shape, ...], dtypes: tuple[str, ...], asked: dict[str, Any]
+) -> Plan:
+    """The plan of a gradient that is that of the result, spread over the array."""
+    axes, x = _checked_grad(id, shapes, dtypes, asked)
+    kept = without(x, axes, keepdims=True)
+    return Plan(collapse((kept, x), x), dtypes, (x,), {})
+
+
+def grad_launch(  # noqa: PLR0917 - as `call`
+    op: TensorOperator,
+    arrays: tuple[Any, Any],
+    axis: Any,
+    keepdims: Any,
+    scalars: tuple[Any, ...],
+    target: Any,
+    out: Any,
+) -> Launch:
+    """The launch of a fold's gradient: the end of its front."""
+    if axis is not None and type(axis) is not int:
+        axis = _hashable(op.id, axis)
+    given = {"axis": axis, "keepdims": bool(keepdims)}
+    return call(op, arrays, given, scalars, target, out)

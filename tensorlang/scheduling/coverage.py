@@ -138,4 +138,6 @@ def _independent(digits: Sequence[_Digit], extent: Linear) -> bool:
 
 def _reaches(extent: Linear, filled: int) -> bool:
     """Whether the loop runs through the digits a whole number of times."""
+    if filled < 1:  # a loop that never runs
+        return False
     return divided(extent, filled).scaled(filled) == extent and extent != number(0)

@@ -1,0 +1,106 @@
+"""The gradients of folds as loops: what each element of a row gets of its row's dy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tensorlang.ir import as_expr, intrinsic
+from tensorlang.ir.nodes import Binary, Select
+from tensorlang.ops.along import Index, Rows, top_of
+from tensorlang.ops.assembling import stored, wide
+from tensorlang.ops.lifting import lifted
+from tensorlang.ops.math.reducers import bits_of, extreme, or_nan
+
+if TYPE_CHECKING:
+    from tensorlang.ir.frontend import Tensor
+    from tensorlang.ir.nodes import Expr
+
+_ROW = (1,)
+
+
+@lifted
+def sum_grad(dy: Expr, x: Expr) -> Expr:
+    """`dy` for each element."""
+    del x
+    return dy
+
+
+@lifted
+def mean_grad(dy: Expr, x: Expr, *, share: Expr) -> Expr:
+    """`dy / n` for each element."""
+    del x
+    return dy * share
+
+
+def max_grad(dy: Tensor, x: Tensor, *, dims: tuple[int, ...] = _ROW) -> Tensor:
+    """`dy`, shared by all that are the largest."""
+    return _extreme_grad(dy, Rows(x, dims), "max")
+
+
+def min_grad(dy: Tensor, x: Tensor, *, dims: tuple[int, ...] = _ROW) -> Tensor:
+    """`dy`, shared by all that are the smallest."""
+    return _extreme_grad(dy, Rows(x, dims), "min")
+
+
+def _extreme_grad(dy: Tensor, rows: Rows, name: str) -> Tensor:
+    kind = rows.dtype
+    one, zero = as_expr(1.0, kind), as_expr(0.0, kind)
+    best, bits = rows.fold(
+        extreme(name, kind), lambda at: (rows[at], bits_of(rows[at])), ("best", "bits")
+    )
+
+    def hit(at: Index) -> Expr:
+        found = or_nan(best[rows.of(at)], bits[rows.of(at)])
+        both = found.not_equal(found) & rows[at].not_equal(rows[at])
+        return rows[at].equal(found) | both
+
+    count = rows.fold("sum", lambda at: Select(hit(at), one, zero), "count")
+
+    def element(at: Index) -> Expr:
+        share = wide(dy[rows.of(at)]) / count[rows.of(at)]
+        return stored(Select(hit(at), share, zero), rows.array.dtype)
+
+    made: Tensor = rows.each(element, "dx")
+    return made
+
+
+def var_grad(
+    dy: Tensor, x: Tensor, *, correction: Expr, dims: tuple[int, ...] = _ROW
+) -> Tensor:
+    """`2 dy (x - mean) / (n - correction)`."""
+    rows = Rows(x, dims)
+    count = rows.length.cast(rows.dtype)
+    free = Binary("max", count - correction, as_expr(0.0, count.dtype))
+    total = rows.fold("sum", rows.__getitem__, "total")
+
+    def element(at: Index) -> Expr:
+        row = rows.of(at)
+        difference = rows[at] - total[row] / count
+        return stored(wide(dy[row]) * (difference * (2.0 / free)), x.dtype)
+
+    made: Tensor = rows.each(element, "dx")
+    return made
+
+
+def logsumexp_grad(dy: Tensor, x: Tensor, *, dims: tuple[int, ...] = _ROW) -> Tensor:
+    """`dy softmax(x)`; 0 where all are -inf."""
+    rows = Rows(x, dims)
+    top = rows.fold(top_of(rows.dtype), rows.__getitem__, "top")
+
+    def share(at: Index) -> Expr:
+        largest = top[rows.of(at)]
+        infinite = intrinsic("isinf", largest)
+        base = Select(infinite, as_expr(0.0, largest.dtype), largest)
+        return intrinsic("exp", rows[at] - base)
+
+    e = rows.each(share, "e")
+    total = rows.fold("sum", e.__getitem__, "sum_of_e")
+
+    def element(at: Index) -> Expr:
+        whole = total[rows.of(at)]
+        none = whole.equal(0.0)
+        value = Select(none, as_expr(0.0, whole.dtype), e[at] / whole)
+        return stored(wide(dy[rows.of(at)]) * value, x.dtype)
+
+    made: Tensor = rows.each(element, "dx")
+    return made
