@@ -1,8 +1,8 @@
 """`python -m benchmarks`: measure everything, write results/bench/cpu.md and cpu.json.
 
-Each thread count runs in a process of its own, with idle threads of other libraries
-told not to spin; within it all calls are interleaved, so ratios are fair on a machine
-whose speed drifts.
+Each thread count runs in a process of its own, kept on as many processors; within it
+all calls are interleaved, so ratios are fair on a machine whose speed drifts. Other
+libraries' threads wait as they usually do, and have gone to sleep before the next call.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ from benchmarks.tables import markdown
 
 _RESULTS = Path(__file__).parents[1] / "results" / "bench"
 _QUIET = {
-    "OMP_WAIT_POLICY": "passive",
-    "KMP_BLOCKTIME": "0",
     "NUMBA_THREADING_LAYER": "workqueue",
     "JAX_PLATFORMS": "cpu",
     "PYTHONWARNINGS": "ignore",

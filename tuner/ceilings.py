@@ -8,6 +8,7 @@ streams. The clock comes from a chain of dependent additions, one a cycle.
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -132,12 +133,20 @@ class Loops:
         call = self._calls[name]
         together = threading.Barrier(threads + 1)
 
-        def work(block: np.ndarray[tuple[int], np.dtype[np.uint8]]) -> None:
+        places = _processors(threads)
+
+        def work(
+            number: int, block: np.ndarray[tuple[int], np.dtype[np.uint8]]
+        ) -> None:
+            if places:  # left to itself the system may put all on one
+                os.sched_setaffinity(0, {places[number]})
             together.wait()
             call(block.ctypes.data, count)
             together.wait()
 
-        workers = [threading.Thread(target=work, args=(block,)) for block in memory]
+        workers = [
+            threading.Thread(target=work, args=given) for given in enumerate(memory)
+        ]
         for worker in workers:
             worker.start()
         together.wait()
@@ -147,6 +156,14 @@ class Loops:
         for worker in workers:
             worker.join()
         return elapsed
+
+
+def _processors(threads: int) -> list[int]:
+    """One processor a thread; none where they cannot be chosen, or are too few."""
+    if not hasattr(os, "sched_getaffinity"):
+        return []
+    allowed = sorted(os.sched_getaffinity(0))
+    return allowed[:threads] if threads <= len(allowed) else []
 
 
 def _aligned(size: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:

@@ -76,7 +76,8 @@ def prepack(op: Operator, w: Any, *, layout: str = "oi") -> PackedWeight:
         ArgumentError: the operator takes no packed weights, or no such layout.
         ShapeError: the weight is no matrix.
     """
-    from tensorlang.runtime.arrays import view  # noqa: PLC0415 - loads the runtime
+    from tensorlang.runtime import buffers  # noqa: PLC0415 - loads the runtime
+    from tensorlang.runtime.arrays import view  # noqa: PLC0415 - the same
 
     if op is not dense:
         raise ArgumentError(f"{op.id} takes no packed weight; nn.dense does")
@@ -90,9 +91,8 @@ def prepack(op: Operator, w: Any, *, layout: str = "oi") -> PackedWeight:
     strips = -(-columns // STRIP)
     whole = np.zeros((strips * STRIP, depth), array.dtype)
     whole[:columns] = rows
-    packed = np.ascontiguousarray(
-        whole.reshape(strips, STRIP, depth).transpose(0, 2, 1)
-    )
+    packed = buffers.empty((strips, depth, STRIP), array.dtype)  # on cache lines
+    packed[...] = whole.reshape(strips, STRIP, depth).transpose(0, 2, 1)
     packed.flags.writeable = False
     return PackedWeight(dense.id, packed, (columns, depth))
 
