@@ -7,7 +7,7 @@ what is folded has the shape without it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -42,6 +42,13 @@ def two_sums(dtype: DType) -> Reducer:
 def row_of(at: Index) -> Index:
     """The index of an element's row."""
     return (at[0], *at[2:])
+
+
+def behind(made: Tensor, *others: Tensor) -> Tensor:
+    """A tensor whose stage comes after those of others, which so stand together."""
+    assert made.stage is not None
+    stage = replace(made.stage, inputs=(*others, *made.stage.inputs))
+    return replace(made, stage=stage)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

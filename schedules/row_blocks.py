@@ -18,7 +18,7 @@ from typing import Final
 from tensorlang.ir.nodes import Expr
 from tensorlang.ir.visit import blocks, loops
 from tensorlang.schedules.cutting import fused, tried
-from tensorlang.schedules.stages import Stage, stages
+from tensorlang.schedules.stages import Stage, extent_of, stages
 from tensorlang.scheduling import Knobs, Schedule
 
 _LANES: Final = (16, 32, 64, 128)
@@ -82,7 +82,7 @@ def _cut(s: Schedule, stage: Stage, rows: tuple[Expr, ...], lanes: int) -> _Pass
     if len(own) < 2 or (*own[:before], own[-1]) != rows:
         return None
     along = [*spatial[before:-1], *folded]
-    if len(along) > 1:
+    if len(along) > 1 or (along and not folded and _is_any_length(stage, along[0])):
         return None
     outer, inner = spatial[:before], spatial[-1]
     chunk, lane = s.split(inner, [None, lanes])
@@ -90,6 +90,11 @@ def _cut(s: Schedule, stage: Stage, rows: tuple[Expr, ...], lanes: int) -> _Pass
     write = _in_registers(s, stage, chunk) if folded else None
     whole = fused(s, [*outer, chunk])
     return _Pass(whole, along[0] if along else None, lane, write)
+
+
+def _is_any_length(stage: Stage, name: str) -> bool:
+    """Whether a loop may be so long that nothing of it is in the cache afterwards."""
+    return any(x.var.name == name and extent_of(x) is None for x in stage.loops)
 
 
 def _in_registers(s: Schedule, stage: Stage, chunk: str) -> str | None:

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from tensorlang.ir.nodes import Buffer, Expr, For
+from tensorlang.ir.nodes import Buffer, Expr, For, as_expr
 from tensorlang.ir.visit import allocations
 from tensorlang.schedules.cutting import fused, in_lanes, tried
 from tensorlang.schedules.generic import generic
@@ -71,7 +71,7 @@ class _Group:
 def rows(s: Schedule, knobs: Knobs) -> None:
     """Rows to threads, each from its first nest to its last at once."""
     _in_results(s)
-    if any(buffer.ndim > 2 for buffer in s.function.buffers):
+    if _apart(s):
         row_blocks(s, knobs)
         generic(s, knobs)
         return
@@ -83,6 +83,15 @@ def rows(s: Schedule, knobs: Knobs) -> None:
             _in_lanes(s, knobs, joined)
         s.parallel(group.shared)
     generic(s, knobs)
+
+
+def _apart(s: Schedule) -> bool:
+    """Whether the elements of rows are no neighbours: what is first folded tells."""
+    for stage in stages(s.function):
+        folded, spatial = stage.driven("reduction"), stage.driven("spatial")
+        if folded:
+            return bool(spatial) and contiguous_loop(stage) is spatial[-1]
+    return False
 
 
 def _in_results(s: Schedule) -> None:
@@ -144,6 +153,8 @@ def _group_of(
         return None
     if folded and contiguous_loop(stage) is not folded[0]:
         return None
+    if not folded and all(extent == as_expr(1) for extent in rows):
+        return None  # one row: its elements are shared out instead
     along = _Pass(stage, rest[0].var.name if rest else None, folds=bool(folded))
     loop = fused(s, [each.var.name for each in leading])
     if size is None:

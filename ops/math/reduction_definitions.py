@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tensorlang.ir.nodes import Expr, Reducer
 
 
-def _folded(
+def folded(
     x: Tensor,
     reducer: str | Reducer,
     value: Callable[[Rows, Index], Expr],
@@ -104,7 +104,7 @@ def sum(x: Tensor, *, long: bool) -> Tensor:
     kind = _summed_as(x)
     if _is_empty(x):
         return _constant(x, 0, kind)
-    total = _folded(x, "sum", lambda rows, at: _counted(rows[at]), long=long)
+    total = folded(x, "sum", lambda rows, at: _counted(rows[at]), long=long)
     return _as(x, total, kind)
 
 
@@ -113,7 +113,7 @@ def prod(x: Tensor, *, long: bool) -> Tensor:
     kind = _summed_as(x)
     if _is_empty(x):
         return _constant(x, 1, kind)
-    total = _folded(x, "prod", lambda rows, at: _counted(rows[at]), long=long)
+    total = folded(x, "prod", lambda rows, at: _counted(rows[at]), long=long)
     return _as(x, total, kind)
 
 
@@ -128,7 +128,7 @@ def mean(x: Tensor, *, long: bool) -> Tensor:
     """NaN of nothing."""
     if _is_empty(x):
         return _constant(x, float("nan"), x.dtype)
-    total = _folded(x, "sum", lambda rows, at: rows[at], long=long)
+    total = folded(x, "sum", lambda rows, at: rows[at], long=long)
     count = x.shape[1].cast(total.dtype)
     return Rows(x).row(lambda row: stored(total[row] / count, x.dtype), "mean")
 
@@ -147,7 +147,7 @@ def _extreme(x: Tensor, name: str, *, long: bool) -> Tensor:
     kind = Rows(x).dtype
     reducer = extreme(name, kind)
     if not kind.is_float:
-        return _folded(x, reducer, lambda rows, at: rows[at], long=long)
+        return folded(x, reducer, lambda rows, at: rows[at], long=long)
 
     def value(rows: Rows, at: Index) -> tuple[Expr, ...]:
         return rows[at], bits_of(rows[at])
@@ -160,14 +160,14 @@ def any(x: Tensor, *, long: bool) -> Tensor:
     """Whether one is not 0; false of nothing."""
     if _is_empty(x):
         return _constant(x, value=False, dtype=boolean)
-    return _folded(x, "any", _truth, long=long)
+    return folded(x, "any", _truth, long=long)
 
 
 def all(x: Tensor, *, long: bool) -> Tensor:
     """Whether none is 0; true of nothing."""
     if _is_empty(x):
         return _constant(x, value=True, dtype=boolean)
-    return _folded(x, "all", _truth, long=long)
+    return folded(x, "all", _truth, long=long)
 
 
 def _truth(rows: Rows, at: Index) -> Expr:
@@ -188,7 +188,7 @@ def argmin(x: Tensor, *, long: bool) -> Tensor:
 def _position(x: Tensor, name: str, *, long: bool) -> Tensor:
     kind = Rows(x).dtype
     if packs(kind):
-        best = _folded(
+        best = folded(
             x, "max", lambda rows, at: packed(name, rows[at], at[1]), long=long
         )
         return Rows(x).row(lambda row: position_of(best[row]), "at")
@@ -222,14 +222,14 @@ def var(x: Tensor, *, long: bool, correction: Expr) -> Tensor:
 def _squares(rows: Rows, *, long: bool) -> Tensor:
     """The sum of squared differences from the mean of each row, in two passes."""
     x = rows.array
-    total = _folded(x, "sum", lambda _, at: rows[at], long=long, name="total")
+    total = folded(x, "sum", lambda _, at: rows[at], long=long, name="total")
     count = rows.length.cast(total.dtype)
 
     def square(at: Index) -> Expr:
         difference = rows[at] - total[row_of(at)] / count
         return difference * difference
 
-    return _folded(x, "sum", lambda _, at: square(at), long=long, name="squares")
+    return folded(x, "sum", lambda _, at: square(at), long=long, name="squares")
 
 
 def _squares_of_parts(rows: Rows) -> Tensor:
@@ -270,12 +270,12 @@ def logsumexp(x: Tensor, *, long: bool) -> Tensor:
         top, total = _exponentials_of_parts(rows)
     else:
         largest = top_of(rows.dtype)
-        top = _folded(x, largest, lambda _, at: rows[at], long=True, name="top")
+        top = folded(x, largest, lambda _, at: rows[at], long=True, name="top")
 
         def share(_: Rows, at: Index) -> Expr:
             return _exp(rows[at], top[row_of(at)])
 
-        total = _folded(x, "sum", share, long=True, name="total")
+        total = folded(x, "sum", share, long=True, name="total")
 
     def value(row: Index) -> Expr:
         return intrinsic("log", total[row]) + _base(top[row])

@@ -18,6 +18,12 @@ from tensorlang.ops.nn.activation_gradients import (
     softplus_grad,
     tanh_grad,
 )
+from tensorlang.ops.nn.batch_norm import (
+    batch_norm,
+    batch_norm_grad,
+    batch_norm_train,
+    batch_norm_train_grad,
+)
 from tensorlang.ops.nn.convolution import (
     conv1d,
     conv1d_grad,
@@ -127,6 +133,10 @@ __all__ = [
     "avg_pool3d_grad",
     "batch_flatten",
     "batch_flatten_grad",
+    "batch_norm",
+    "batch_norm_grad",
+    "batch_norm_train",
+    "batch_norm_train_grad",
     "concatenate",
     "concatenate_grad",
     "conv1d",
