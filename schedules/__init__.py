@@ -13,6 +13,7 @@ from tensorlang.schedules import (
     pool,
     random,
     rows,
+    scans,
     transpose,
 )
 
@@ -25,5 +26,6 @@ __all__ = [
     "pool",
     "random",
     "rows",
+    "scans",
     "transpose",
 ]

@@ -52,6 +52,10 @@ from tensorlang.ops.math.reductions import (
     sum,
     var,
 )
+from tensorlang.ops.math.scans import (
+    cumsum,
+    cumsum_grad,
+)
 from tensorlang.ops.math.selection import where, where_grad
 from tensorlang.ops.math.unary import (
     abs,
@@ -107,6 +111,8 @@ __all__ = [
     "clip_grad",
     "cos",
     "cos_grad",
+    "cumsum",
+    "cumsum_grad",
     "divide",
     "divide_grad",
     "equal",

@@ -218,7 +218,7 @@ def fold(
         plan=partial(_plan, id, empty),
         names=fold_names,
         shapes=((512, 4096),),
-        attributes={"long": False},
+        attributes={"long": False, "axis": -1},
         allowed=allowed,
         aliases=(tail,),
         scheduled_as="rows",

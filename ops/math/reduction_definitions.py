@@ -145,6 +145,8 @@ def min(x: Tensor, *, long: bool) -> Tensor:
 
 def _extreme(x: Tensor, name: str, *, long: bool) -> Tensor:
     kind = Rows(x).dtype
+    if _is_empty(x):  # which no call comes to
+        return _constant(x, 0, x.dtype)
     reducer = extreme(name, kind)
     if not kind.is_float:
         return folded(x, reducer, lambda rows, at: rows[at], long=long)
@@ -187,6 +189,8 @@ def argmin(x: Tensor, *, long: bool) -> Tensor:
 
 def _position(x: Tensor, name: str, *, long: bool) -> Tensor:
     kind = Rows(x).dtype
+    if _is_empty(x):  # which no call comes to
+        return _constant(x, 0, i64)
     if packs(kind):
         best = folded(
             x, "max", lambda rows, at: packed(name, rows[at], at[1]), long=long

@@ -1,0 +1,158 @@
+"""Running sums along rows `[m, n]` or `[m, n, i]`, as loops in order.
+
+f32 is summed in f64, narrower floats in f32, integers in 64 bits. Long rows `[m, n]`
+are cut: sums of parts first, then where each part starts, then all parts at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tensorlang.ir import as_expr, f64, i64
+from tensorlang.ir.dtypes import f32, u64
+from tensorlang.ir.frontend import Stage, Tensor
+from tensorlang.ir.nodes import Axis, Block, Buffer, For, Let, Load, Store, Var, seq
+from tensorlang.ops.along import Index, Rows
+from tensorlang.ops.parts import Parts
+
+if TYPE_CHECKING:
+    from tensorlang.ir.dtypes import DType
+    from tensorlang.ir.nodes import Expr, Stmt
+
+
+def cumsum(x: Tensor, *, long: bool, reverse: bool) -> Tensor:
+    """`y[k]` is the sum of all up to `x[k]`; from `x[k]` on, where reversed."""
+    rows, kind, made = Rows(x), _summed_in(x.dtype), _result_type(x.dtype)
+    y = Buffer("y", made, x.shape)
+    if not long:
+        return _short(rows, y, kind, reverse=reverse)
+    parts = Parts(rows)
+    sums = parts.fold("sum", lambda _, __, at: x[at].cast(kind), "sums")
+    starts = _starts(sums.every, reverse=reverse)
+    return _in_parts(parts, y, starts, reverse=reverse)
+
+
+def _summed_in(dtype: DType) -> DType:
+    """The type of a running sum."""
+    if dtype.is_float:
+        return f64 if dtype.bits >= 32 else f32
+    return u64 if dtype.kind == "uint" else i64
+
+
+def _result_type(dtype: DType) -> DType:
+    return dtype if dtype.is_float else _summed_in(dtype)
+
+
+def _short(rows: Rows, y: Buffer, kind: DType, *, reverse: bool) -> Tensor:
+    """All rows from their first element to the last."""
+    x = rows.array
+    state = rows.row(lambda _: as_expr(0, kind), "state")
+    names = ("r", "c")[: len(state.shape)]
+    axes = [
+        _axis(name, extent) for name, extent in zip(names, state.shape, strict=True)
+    ]
+    step = _axis("k", rows.length, "ordered")
+    row = tuple(axis.var for axis in axes)
+    at = rows.length - 1 - step.var if reverse else step.var
+    body = _step(x, y, state.buffer, row, (row[0], at, *row[1:]))
+    nest = _nest("y", [*axes, step], body)
+    return Tensor(y, Stage(nest, (y,), (state, x)))
+
+
+def _step(x: Tensor, y: Buffer, state: Buffer, row: Index, at: Index) -> Stmt:
+    """One element more in the running sum."""
+    total = Var("sum", state.dtype)
+    return seq(
+        Let(total, Load(state, row) + x[at].cast(state.dtype)),
+        Store(state, row, total),
+        Store(y, at, total.cast(y.dtype)),
+    )
+
+
+def _axis(name: str, extent: Expr, kind: str = "spatial") -> Axis:
+    return Axis(Var(f"v{name}", i64), kind, extent, Var(name, i64))
+
+
+def _nest(name: str, axes: list[Axis], body: Stmt) -> Stmt:
+    made: Stmt = Block(name, tuple(axes), body)
+    for axis in reversed(axes):
+        assert isinstance(axis.value, Var)
+        made = For(axis.value, axis.extent, "serial", made)
+    return made
+
+
+def _starts(sums: Tensor, *, reverse: bool) -> Tensor:
+    """The sum of all that comes before each part."""
+    number, *others = sums.shape
+    state = Buffer("before", sums.dtype, tuple(others))
+    start = Buffer("start", sums.dtype, sums.shape)
+    clear = [_axis(f"z{n}", extent) for n, extent in enumerate(others)]
+    zero = as_expr(0, sums.dtype)
+    first = _nest("before", clear, Store(state, tuple(a.var for a in clear), zero))
+    axes = [_axis(f"b{n}", extent) for n, extent in enumerate(others)]
+    step = _axis("q", number, "ordered")
+    row = tuple(axis.var for axis in axes)
+    part = number - 1 - step.var if reverse else step.var
+    body = seq(
+        Store(start, (part, *row), Load(state, row)),
+        Store(state, row, Load(state, row) + sums[(part, *row)]),
+    )
+    nest = seq(first, _nest("start", [*axes, step], body))
+    return Tensor(start, Stage(nest, (state, start), (sums,)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """Whole parts, or the rest: which one is first, how many, and how long."""
+
+    name: str
+    first: Expr
+    count: Expr
+    length: Expr
+
+
+def _in_parts(parts: Parts, y: Buffer, starts: Tensor, *, reverse: bool) -> Tensor:
+    """All parts at once, whole ones and the rest."""
+    n, length = parts.rows.length, parts.length
+    whole = n // length
+    sides = (
+        _Side("", as_expr(0), whole, as_expr(length)),
+        _Side("_rest", whole, parts.number - whole, n - whole * length),
+    )
+    states = [Buffer(f"state{s.name}", starts.dtype, starts.shape) for s in sides]
+    nests = [
+        nest
+        for side, state in zip(sides, states, strict=True)
+        for nest in _of_side(parts, y, state, starts, side, reverse=reverse)
+    ]
+    return Tensor(y, Stage(seq(nests), (*states, y), (starts, parts.rows.array)))
+
+
+def _of_side(
+    parts: Parts,
+    y: Buffer,
+    state: Buffer,
+    starts: Tensor,
+    side: _Side,
+    *,
+    reverse: bool,
+) -> list[Stmt]:
+    """What sets the state of each part, and its running sum."""
+
+    def axes_of(letter: str) -> tuple[list[Axis], Index]:
+        made = [_axis(f"{letter}{side.name}", side.count)]
+        for n, extent in enumerate(starts.shape[1:]):
+            made.append(_axis(f"{letter}{n}{side.name}", extent))
+        first, *others = (axis.var for axis in made)
+        return made, (side.first + first, *others)
+
+    axes, part = axes_of("f")
+    clear = _nest(f"state{side.name}", axes, Store(state, part, starts[part]))
+    axes, part = axes_of("p")
+    step = _axis(f"k{side.name}", side.length, "ordered")
+    place = side.length - 1 - step.var if reverse else step.var
+    (m,) = parts.row(part)
+    at = (as_expr(m), part[0] * parts.length + place)
+    body = _step(parts.rows.array, y, state, part, at)
+    return [clear, _nest(f"y{side.name}", [*axes, step], body)]

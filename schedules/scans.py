@@ -1,0 +1,95 @@
+"""Running folds on a CPU: rows to threads, their states in registers, lanes across.
+
+    for r in range(m): state[r] = 0              for r in parallel(m):
+    for r in range(m):                               state = alloc(f64[1], "register")
+        for k in range(n):               ->          state[0] = 0
+            state[r] += x[r, k]                      for k in range(n):
+            y[r, k] = state[r]                           state[0] += x[r, k]
+                                                         y[r, k] = state[0]
+
+What runs along a row runs in order. Where other dimensions lie behind the rows' one,
+lanes go along these.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from tensorlang.ir.nodes import Block, Store
+from tensorlang.ir.visit import allocations, substitute, walk, writes
+from tensorlang.schedules.cutting import fused, tried
+from tensorlang.schedules.generic import generic
+from tensorlang.scheduling import Knobs, Schedule, schedule
+from tensorlang.scheduling.linear import linear
+from tensorlang.scheduling.tree import Path, block_of, enclosing_loops, paths_to
+
+_LANES: Final = (8, 16, 32, 64)
+
+
+@dataclass(frozen=True, slots=True)
+class _Nest:
+    """A block, the loops over rows around it, and those in order inside of them."""
+
+    block: Block
+    rows: tuple[str, ...]
+    ordered: tuple[str, ...]
+
+    @property
+    def across(self) -> bool:
+        """Whether the last loop over rows goes along memory."""
+        values = {axis.var: axis.value for axis in self.block.axes}
+        last = [n for n in walk(self.block.body) if isinstance(n, Store)][-1]
+        steps = linear(substitute(last.indices[-1], values)).terms
+        return self.rows[-1] in {str(atom) for atom, step in steps if step == 1}
+
+
+@schedule("scan")
+def scan(s: Schedule, knobs: Knobs) -> None:
+    """Every running fold with what sets its state; all other stages by their kind."""
+    lanes = knobs.choice("lanes", _LANES, default=16)
+    first: _Nest | None = None
+    for nest in map(_nest, paths_to(s.function, Block)):
+        if first and nest and nest.ordered and len(first.rows) == len(nest.rows) > 0:
+            (_across if nest.across else _along)(s, first, nest, lanes)
+        first = nest
+    generic(s, knobs)
+
+
+def _nest(path: Path) -> _Nest | None:
+    """The nest that leads to a block; None where it folds in any order."""
+    kinds = {axis.value: axis.kind for axis in block_of(path).axes}
+    around = enclosing_loops(path)
+    if any(kinds.get(loop.var) not in ("spatial", "ordered") for loop in around):
+        return None
+
+    def named(kind: str) -> tuple[str, ...]:
+        return tuple(x.var.name for x in around if kinds[x.var] == kind)
+
+    return _Nest(block_of(path), named("spatial"), named("ordered"))
+
+
+def _along(s: Schedule, first: _Nest, nest: _Nest, lanes: int) -> None:
+    """Rows to threads; the state of each in a register."""
+    del lanes
+    row, other = fused(s, first.rows), fused(s, nest.rows)
+    s.merge(row, other)
+    held = {buffer.name for buffer in writes(first.block)}
+    for buffer in list(allocations(s.function)):
+        if buffer.name in held and tried(s, s.store_at, buffer.name, row):
+            s.set_scope(buffer.name, "register")
+    s.parallel(row)
+
+
+def _across(s: Schedule, first: _Nest, nest: _Nest, lanes: int) -> None:
+    """Blocks of rows to threads, a lane each."""
+    blocks = []
+    for each in (first, nest):
+        *outer, last = each.rows
+        block, lane = s.split(last, [None, lanes])
+        if each.ordered:
+            s.reorder(*outer, block, *each.ordered, lane)
+        s.vectorize(lane)
+        blocks.append(fused(s, [*outer, block]))
+    s.merge(*blocks)
+    s.parallel(blocks[0])
