@@ -14,6 +14,7 @@ from tensorlang.schedules import (
     random,
     rows,
     scans,
+    sorting,
     transpose,
 )
 
@@ -27,5 +28,6 @@ __all__ = [
     "random",
     "rows",
     "scans",
+    "sorting",
     "transpose",
 ]

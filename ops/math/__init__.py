@@ -57,6 +57,11 @@ from tensorlang.ops.math.scans import (
     cumsum_grad,
 )
 from tensorlang.ops.math.selection import where, where_grad
+from tensorlang.ops.math.sorting import (
+    argsort,
+    sort,
+    sort_grad,
+)
 from tensorlang.ops.math.unary import (
     abs,
     ceil,
@@ -105,6 +110,7 @@ __all__ = [
     "any",
     "argmax",
     "argmin",
+    "argsort",
     "ceil",
     "ceil_grad",
     "clip",
@@ -167,6 +173,8 @@ __all__ = [
     "sign_grad",
     "sin",
     "sin_grad",
+    "sort",
+    "sort_grad",
     "sqrt",
     "sqrt_grad",
     "square",
