@@ -18,7 +18,7 @@ from tensorlang.scheduling import Knobs, Schedule, schedule
 _LANES: Final = (8, 16, 32, 64)
 
 
-@schedule("sort")
+@schedule("sorting")
 def sort(s: Schedule, knobs: Knobs) -> None:
     """Rows in parallel, by whichever way the function sorts them."""
     lanes = knobs.choice("lanes", _LANES, default=16)

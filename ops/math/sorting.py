@@ -58,7 +58,7 @@ def _operator(
         attributes={"descending": False},
         allowed=allowed,
         aliases=(name,),
-        scheduled_as="sort",
+        scheduled_as="sorting",
     )
 
 
