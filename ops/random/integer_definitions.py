@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from tensorlang.ir import frontend, function
-from tensorlang.ir.dtypes import DType, as_dtype, i32, i64, u32
+from tensorlang.ir.dtypes import DType, as_dtype, f32, i32, i64, u32
 from tensorlang.ir.nodes import (
     Alloc,
     Buffer,
@@ -22,6 +22,7 @@ from tensorlang.ir.nodes import (
     as_expr,
     seq,
 )
+from tensorlang.ops.math.reducers import packed, packs, position_of
 from tensorlang.ops.random import words
 from tensorlang.ops.random.definitions import Draw, N
 from tensorlang.ops.random.distributions import gumbel
@@ -209,34 +210,53 @@ def gather(workload: Workload) -> Function:
 
 
 def categorical(workload: Workload) -> Function:
-    """The class with the largest `logits + gumbel`: logits `[rows, classes, columns]`.
+    """The class with the largest `logits + gumbel`: logits `[rows, classes]`.
 
-    `samples` draws of each; the bits of an element are those of its place in
-    `[samples, rows, classes, columns]`.
+    Or `[rows, classes, columns]`, where the classes are `apart` in memory. `samples`
+    draws of each; the bits of an element are those of its place in `[samples, rows,
+    classes, columns]`.
     """
     draw = Draw(impl(str(workload.named["impl"])), "jax", batch=False, carries=False)
     dtype = as_dtype(workload.dtypes[0])
-    samples, rows, classes, columns = (
-        frontend.size(name) for name in ("samples", "rows", "classes", "columns")
-    )
+    sizes = [frontend.size(name) for name in ("samples", "rows", "classes", "columns")]
+    samples, rows, classes, *behind = sizes if workload.named["apart"] else sizes[:3]
     key = frontend.Tensor(draw.key())
-    logits = frontend.placeholder((rows, classes, columns), dtype, "logits")
+    logits = frontend.placeholder((rows, classes, *behind), dtype, "logits")
     c = frontend.reduce_axis(classes, "c")
 
-    def noisy(s: Var, r: Var, j: Var) -> frontend.Reduction:
-        index = ((s * rows + r) * classes + c.var) * columns + j
+    def noisy(s: Var, r: Var, *j: Var) -> tuple[Expr, Expr]:
+        index: Expr = (s * rows + r) * classes + c.var
+        for column, count in zip(j, behind, strict=True):
+            index = index * count + column
         noise = gumbel(_bits(draw, key, index, dtype), dtype)
-        return frontend.argmax(logits[r, c, j] + noise, c.var, c)
+        return logits[r, c, *j] + noise, c.var
 
-    shape = (samples, rows, columns)
-    _, at = frontend.compute(shape, noisy, ("best", "at"))
-    out = frontend.compute(shape, lambda s, r, j: at[s, r, j].cast(i32), "out")
+    at = _largest((samples, rows, *behind), noisy, c)
+    out = frontend.compute(at.shape, lambda *i: at[i].cast(i32), "out")
     return function(
-        "random_categorical",
-        [key, logits],
-        [out],
-        scalars=[samples, rows, classes, columns],
+        "random_categorical", [key, logits], [out], scalars=sizes[:3] + behind
     )
+
+
+def _largest(
+    shape: tuple[Expr, ...],
+    valued: Callable[..., tuple[Expr, Expr]],
+    axis: frontend.ReduceAxis,
+) -> frontend.Tensor:
+    """Where the largest value is: folded as one number where both fit into it."""
+
+    def one(*i: Var) -> frontend.Reduction:
+        value, at = valued(*i)
+        if not packs(value.dtype):
+            return frontend.argmax(value, at, axis)
+        return frontend.max(packed("argmax", value.cast(f32), at), axis)
+
+    best = frontend.compute(shape, one, ("best", "at"))
+    if isinstance(best, tuple):
+        at: frontend.Tensor = best[1]
+    else:
+        at = frontend.compute(shape, lambda *i: position_of(best[i]), "at_best")
+    return at
 
 
 def _bits(draw: Draw, key: frontend.Tensor, index: Expr, dtype: DType) -> Expr:

@@ -240,19 +240,20 @@ def gather(x: Any, order: Any, out: Any, *, target: Any = None) -> Launch:
     "random.categorical",
     f"{_HERE}:categorical",
     shapes={
-        "shapes": ((1024, 1024, 1),),
+        "shapes": ((1024, 1024),),
         "dtypes": ("f32",),
         "impl": "threefry2x32",
+        "apart": False,
     },
     dtypes=FLOATS,
     aliases=("categorical",),
     family="threefry",
-    scheduled_as="reduction",
+    scheduled_as="rows",
     sizes=lambda workload: dict(
         zip(
             ("samples", "rows", "classes", "columns"),
             (1, *workload.shapes[0]),
-            strict=True,
+            strict=False,
         )
     ),
 )
@@ -303,11 +304,14 @@ def categorical(
     if samples * values.size > _MOST:
         raise ShapeError(f"{name} hashes fewer than 2^31 elements; draw in parts")
     rows, columns = math.prod(values.shape[:at]), math.prod(values.shape[at + 1 :])
-    launch = _built(categorical, target, kind, impl=key.impl)
+    apart = columns != 1
+    launch = _built(categorical, target, kind, impl=key.impl, apart=apart)
     array, shown = results.made(name, out, full, np.dtype(np.int32), logits)
-    flat = values.reshape(rows, values.shape[at], columns)
+    behind = (columns,) if apart else ()
+    flat = values.reshape(rows, values.shape[at], *behind)
     dense = array if array.flags.c_contiguous else np.empty(full, np.int32)
-    arguments = (key.take("drawn from"), flat, dense.reshape(samples, rows, columns))
+    drawn = dense.reshape(samples, rows, *behind)
+    arguments = (key.take("drawn from"), flat, drawn)
     if dense is array:
         return launch, arguments, shown
 
