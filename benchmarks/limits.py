@@ -20,7 +20,7 @@ from tensorlang.scheduling.registry import schedules_for
 from tensorlang.tuner.ceilings import CHAINS, LANES, Loops
 
 _STREAM: Final = Stream(lanes=64, chunk=64, nontemporal=True)
-_STEPS: Final = 400_000  # of the register loops: some milliseconds
+_STEPS: Final = 4_000_000  # of the register loops: starting threads is lost in 12 ms
 _loops = cache(Loops)
 
 
