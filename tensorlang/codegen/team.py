@@ -15,9 +15,10 @@ end. `useful_threads`, the first let, says how many threads can have work.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Final
 
+from tensorlang.codegen.barriers import Barriers
 from tensorlang.codegen.folding import add, make, maximum, mul, sub
 from tensorlang.codegen.names import Names
 from tensorlang.codegen.storage import on_stack
@@ -26,7 +27,6 @@ from tensorlang.errors import CodegenError
 from tensorlang.ir.dtypes import i64, u64
 from tensorlang.ir.nodes import (
     Alloc,
-    Barrier,
     Buffer,
     Expr,
     For,
@@ -42,14 +42,12 @@ from tensorlang.ir.nodes import (
     seq,
 )
 from tensorlang.ir.visit import (
-    allocations,
     free_vars,
     loops,
     reads,
     rebuild,
     replace_buffers,
     walk,
-    writes,
 )
 
 TID: Final = Var("tid", i64)
@@ -144,128 +142,23 @@ def _host_scratch(stmt: Stmt) -> Iterable[Buffer]:
                 yield from _host_scratch(item.orelse or Seq(()))
 
 
-@dataclass
-class _Access:
-    """What was read and written since the last barrier, by thread 0 and by all."""
-
-    reads: set[Buffer] = field(default_factory=set)
-    writes: set[Buffer] = field(default_factory=set)
-
-    def conflicts(self, read: set[Buffer], write: set[Buffer]) -> bool:
-        """Whether these accesses must wait for the ones recorded here."""
-        return bool(self.writes & (read | write) or self.reads & write)
-
-    def join(self, other: _Access) -> None:
-        self.reads |= other.reads
-        self.writes |= other.writes
-
-
-@dataclass
-class _Pending:
-    """Unfinished accesses: `alone` by thread 0, `shared` by any thread."""
-
-    alone: _Access = field(default_factory=_Access)
-    shared: _Access = field(default_factory=_Access)
-
-    def copy(self) -> _Pending:
-        made = _Pending()
-        made.join(self)
-        return made
-
-    def join(self, other: _Pending) -> None:
-        self.alone.join(other.alone)
-        self.shared.join(other.shared)
-
-
-class _Stages:
+class _Stages(Barriers):
     """Walks the host program in order, placing guards, shares and barriers."""
 
+    scope = "team"
+    holder = "parallel"
+
     def __init__(self, names: Names) -> None:
+        super().__init__(TID.equal(0))
         self.names = names
-        self.pending = _Pending()
 
-    def run(self, stmt: Stmt) -> Stmt:
-        """The statements that every thread runs for a part of the host program."""
-        out: list[Stmt] = []
-        alone: list[Stmt] = []
+    def divides(self, stmt: Stmt) -> bool:
+        """Whether the team shares out the iterations of a statement."""
+        return isinstance(stmt, For) and stmt.kind == "parallel"
 
-        def flush() -> None:
-            if alone:
-                out.append(If(TID.equal(0), seq(*alone)))
-                alone.clear()
-
-        for item in stmt.stmts if isinstance(stmt, Seq) else (stmt,):
-            if isinstance(item, Alloc):
-                out.append(item)
-            elif isinstance(item, Let) or has_parallel(item):
-                flush()
-                out.extend(self.team(item))
-            else:
-                waits = self.wait(item, alone=True)
-                if waits:
-                    flush()
-                    out.extend(waits)
-                alone.append(item)
-        flush()
-        return seq(*out)
-
-    def team(self, stmt: Stmt) -> list[Stmt]:
-        """A statement that every thread takes part in."""
-        match stmt:
-            case Let():
-                return [*self.wait(stmt, alone=False), stmt]
-            case For(kind="parallel"):
-                return [*self.wait(stmt, alone=False), *self.divide(stmt)]
-            case For():
-                waits = self.wait(stmt.extent, alone=False)
-                return [*waits, replace(stmt, body=self.repeat(stmt.body, None))]
-            case While():
-                waits = self.wait(stmt.cond, alone=False)
-                return [*waits, replace(stmt, body=self.repeat(stmt.body, stmt.cond))]
-            case If():
-                return [*self.wait(stmt.cond, alone=False), self.branch(stmt)]
-        raise CodegenError(f"a {type(stmt).__name__} cannot hold a parallel loop")
-
-    def wait(self, node: Node, *, alone: bool) -> list[Stmt]:
-        """Record the accesses of a node; a barrier where they must wait."""
-        own = set(allocations(node))
-        read, write = set(reads(node)) - own, set(writes(node)) - own
-        others = (
-            [self.pending.shared]
-            if alone
-            else [
-                self.pending.shared,
-                self.pending.alone,
-            ]
-        )
-        found: list[Stmt] = []
-        if any(access.conflicts(read, write) for access in others):
-            found = [Barrier("team")]
-            self.pending = _Pending()
-        mine = self.pending.alone if alone else self.pending.shared
-        mine.join(_Access(read, write))
-        return found
-
-    def repeat(self, body: Stmt, cond: Expr | None) -> Stmt:
-        """A body that runs again: its start waits for its own end."""
-        before = self.pending.copy()
-        self.run(body)
-        if cond is not None:
-            self.wait(cond, alone=False)
-        self.pending.join(before)
-        result = self.run(body)
-        waits = [] if cond is None else self.wait(cond, alone=False)
-        self.pending.join(before)
-        return seq(result, *waits)
-
-    def branch(self, stmt: If) -> If:
-        """Both branches start from the same accesses; after them either may be."""
-        before = self.pending.copy()
-        then = self.run(stmt.then)
-        after, self.pending = self.pending, before
-        orelse = None if stmt.orelse is None else self.run(stmt.orelse)
-        self.pending.join(after)
-        return If(stmt.cond, then, orelse)
+    def holds(self, stmt: Stmt) -> bool:
+        """Whether the team shares some loop in a statement."""
+        return has_parallel(stmt)
 
     def divide(self, loop: For) -> list[Stmt]:
         """One thread's contiguous part of a parallel loop."""

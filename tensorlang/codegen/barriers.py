@@ -1,0 +1,174 @@
+"""Where threads wait for each other: guards and barriers, placed by what is touched.
+
+Every thread runs the whole program; the loops of one kind are shared out among the
+threads, and all that holds no such loop is run by one thread alone. A barrier stands
+between two of these where one writes what the other uses, and none at the end.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+from tensorlang.errors import CodegenError
+from tensorlang.ir.nodes import (
+    Alloc,
+    Barrier,
+    Buffer,
+    Expr,
+    For,
+    If,
+    Let,
+    Node,
+    Seq,
+    Stmt,
+    While,
+    seq,
+)
+from tensorlang.ir.visit import allocations, reads, writes
+
+
+@dataclass
+class Access:
+    """What was read and written since the last barrier, by thread 0 and by all."""
+
+    reads: set[Buffer] = field(default_factory=set)
+    writes: set[Buffer] = field(default_factory=set)
+
+    def conflicts(self, read: set[Buffer], write: set[Buffer]) -> bool:
+        """Whether these accesses must wait for the ones recorded here."""
+        return bool(self.writes & (read | write) or self.reads & write)
+
+    def join(self, other: Access) -> None:
+        """Add those of another."""
+        self.reads |= other.reads
+        self.writes |= other.writes
+
+
+@dataclass
+class Pending:
+    """Unfinished accesses: `alone` by thread 0, `shared` by any thread."""
+
+    alone: Access = field(default_factory=Access)
+    shared: Access = field(default_factory=Access)
+
+    def each(self) -> tuple[Access, Access]:
+        """Both."""
+        return self.shared, self.alone
+
+    def copy(self) -> Pending:
+        """The same accesses, to be added to apart."""
+        made = Pending()
+        made.join(self)
+        return made
+
+    def join(self, other: Pending) -> None:
+        """Add those of another."""
+        self.alone.join(other.alone)
+        self.shared.join(other.shared)
+
+
+class Barriers(ABC):
+    """Walks a program in order, placing guards, shares and barriers.
+
+    Attributes:
+        scope: Whose threads they are: the scope of the barriers.
+        holder: The kind of loop that is shared out, for people to read.
+    """
+
+    scope: ClassVar[str]
+    holder: ClassVar[str]
+
+    def __init__(self, first: Expr) -> None:
+        """`first` holds in the one thread that runs what is not shared out."""
+        self.first = first
+        self.pending = Pending()
+
+    @abstractmethod
+    def holds(self, stmt: Stmt) -> bool:
+        """Whether some loop in a statement is shared out."""
+
+    @abstractmethod
+    def divides(self, stmt: Stmt) -> bool:
+        """Whether a statement is a loop whose iterations are shared out."""
+
+    @abstractmethod
+    def divide(self, loop: For) -> list[Stmt]:
+        """What one thread runs of such a loop."""
+
+    def run(self, stmt: Stmt) -> Stmt:
+        """The statements that every thread runs for a part of the host program."""
+        out: list[Stmt] = []
+        alone: list[Stmt] = []
+
+        def flush() -> None:
+            if alone:
+                out.append(If(self.first, seq(*alone)))
+                alone.clear()
+
+        for item in stmt.stmts if isinstance(stmt, Seq) else (stmt,):
+            if isinstance(item, Alloc):
+                out.append(item)
+            elif isinstance(item, Let) or self.holds(item):
+                flush()
+                out.extend(self.team(item))
+            else:
+                waits = self.wait(item, alone=True)
+                if waits:
+                    flush()
+                    out.extend(waits)
+                alone.append(item)
+        flush()
+        return seq(*out)
+
+    def team(self, stmt: Stmt) -> list[Stmt]:
+        """A statement that every thread takes part in."""
+        match stmt:
+            case Let():
+                return [*self.wait(stmt, alone=False), stmt]
+            case For() if self.divides(stmt):
+                return [*self.wait(stmt, alone=False), *self.divide(stmt)]
+            case For():
+                waits = self.wait(stmt.extent, alone=False)
+                return [*waits, replace(stmt, body=self.repeat(stmt.body, None))]
+            case While():
+                waits = self.wait(stmt.cond, alone=False)
+                return [*waits, replace(stmt, body=self.repeat(stmt.body, stmt.cond))]
+            case If():
+                return [*self.wait(stmt.cond, alone=False), self.branch(stmt)]
+        raise CodegenError(f"a {type(stmt).__name__} cannot hold a {self.holder} loop")
+
+    def wait(self, node: Node, *, alone: bool) -> list[Stmt]:
+        """Record the accesses of a node; a barrier where they must wait."""
+        own = set(allocations(node))
+        read, write = set(reads(node)) - own, set(writes(node)) - own
+        others = [self.pending.shared] if alone else [*self.pending.each()]
+        found: list[Stmt] = []
+        if any(access.conflicts(read, write) for access in others):
+            found = [Barrier(self.scope)]
+            self.pending = Pending()
+        mine = self.pending.alone if alone else self.pending.shared
+        mine.join(Access(read, write))
+        return found
+
+    def repeat(self, body: Stmt, cond: Expr | None) -> Stmt:
+        """A body that runs again: its start waits for its own end."""
+        before = self.pending.copy()
+        self.run(body)
+        if cond is not None:
+            self.wait(cond, alone=False)
+        self.pending.join(before)
+        result = self.run(body)
+        waits = [] if cond is None else self.wait(cond, alone=False)
+        self.pending.join(before)
+        return seq(result, *waits)
+
+    def branch(self, stmt: If) -> If:
+        """Both branches start from the same accesses; after them either may be."""
+        before = self.pending.copy()
+        then = self.run(stmt.then)
+        after, self.pending = self.pending, before
+        orelse = None if stmt.orelse is None else self.run(stmt.orelse)
+        self.pending.join(after)
+        return If(stmt.cond, then, orelse)
