@@ -1,4 +1,8 @@
-"""`python -m benchmarks`: measure everything, write results/bench/cpu.md and cpu.json.
+"""`python -m benchmarks [TABLE]`: measure, write results/bench/TABLE.md and TABLE.json.
+
+Tables: `cpu` (all works beside their peers), `batches` (one kernel for all batches),
+`defaults` (untuned shapes against tuned ones), `searching` (tuning from nothing). With
+`--only`, rows that are measured take the place of the old ones; the others stay.
 
 Each thread count runs in a process of its own, kept on as many processors; within it
 all calls are interleaved, so ratios are fair on a machine whose speed drifts. Other
@@ -25,37 +29,74 @@ _QUIET = {
 }
 
 
+ALL = "cpu"
 _COUNTED = ("TENSORLANG_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 def main() -> None:
     """Parse the arguments, measure, write."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--only", default="", help="works whose name holds this")
-    parser.add_argument("--threads", type=int, help="measure here, print JSON")
-    parser.add_argument("--out", type=Path, default=_RESULTS)
-    given = parser.parse_args()
+    given = _arguments()
     if given.threads:
         _stay_on(given.threads)
+        json.dump(_measured(given), sys.stdout)
+        return
+    usual = sorted({1, os.cpu_count() or 1})
+    counts = [int(n) for n in given.counts.split(",")] if given.counts else usual
+    runs = [_in_process(count, given) for count in counts]
+    given.out.mkdir(parents=True, exist_ok=True)
+    shown = _page_of_all(runs, given) if given.table == ALL else _page(runs, given)
+    (given.out / f"{given.table}.md").write_text(shown)
+    print(shown)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    tables = (ALL, "batches", "defaults", "searching")
+    parser.add_argument("table", nargs="?", default=ALL, choices=tables)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--only", default="", help="works whose name holds this")
+    parser.add_argument(
+        "--budget", type=float, default=30.0, help="seconds to tune a shape for"
+    )
+    parser.add_argument("--counts", default="", help="of threads, such as 1,2")
+    parser.add_argument("--threads", type=int, help="measure here, print JSON")
+    parser.add_argument("--out", type=Path, default=_RESULTS)
+    return parser.parse_args()
+
+
+def _measured(given: argparse.Namespace) -> dict[str, Any]:
+    """The measurements of one thread count, in this process."""
+    if given.table == ALL:
         from benchmarks.measure import measure
 
-        json.dump(measure(given.threads, given.rounds, given.only), sys.stdout)
-        return
-    counts = sorted({1, os.cpu_count() or 1})
-    found: dict[str, Any] = {
-        "machine": _machine(),
-        "runs": [_in_process(count, given) for count in counts],
-    }
+        return measure(given.threads, given.rounds, given.only)
+    from benchmarks.side_tables import measured
+
+    rows = measured(
+        given.table, given.rounds, given.only, given.budget, given.out, given.threads
+    )
+    return {"threads": given.threads, "rows": rows}
+
+
+def _page(runs: list[dict[str, Any]], given: argparse.Namespace) -> str:
+    """The page of one of the other tables; its measurements are written."""
+    from benchmarks import side_tables
+
+    found = side_tables.merged(given.table, given.out, runs, _machine())
+    (given.out / f"{given.table}.json").write_text(json.dumps(found, indent=1) + "\n")
+    return side_tables.markdown(given.table, found)
+
+
+def _page_of_all(runs: list[dict[str, Any]], given: argparse.Namespace) -> str:
+    """The page of all works; its measurements and pictures are written."""
+    found: dict[str, Any] = {"machine": _machine(), "runs": runs}
     if not given.only:
         from benchmarks.overheads import overheads
 
         found["overheads"] = overheads()
-    given.out.mkdir(parents=True, exist_ok=True)
     (given.out / "cpu.json").write_text(json.dumps(found, indent=1) + "\n")
     _draw(found, given.out)
-    (given.out / "cpu.md").write_text(markdown(found))
-    print(markdown(found))
+    return markdown(found)
 
 
 def _stay_on(threads: int) -> None:
@@ -79,7 +120,9 @@ def _in_process(threads: int, given: argparse.Namespace) -> dict[str, Any]:
     counted = dict.fromkeys(_COUNTED, str(threads))
     environment = os.environ | _QUIET | counted
     options = ["--threads", str(threads), "--rounds", str(given.rounds)]
-    command = [sys.executable, "-m", "benchmarks", *options, "--only", given.only]
+    options += ["--only", given.only, "--budget", str(given.budget)]
+    options += ["--out", str(given.out)]
+    command = [sys.executable, "-m", "benchmarks", given.table, *options]
     done = subprocess.run(  # noqa: S603 - this module
         command, env=environment, stdout=subprocess.PIPE, check=True
     )

@@ -68,6 +68,10 @@ def stream(s: Schedule, loop: str, how: Stream) -> tuple[str, ...]:
     whole = whole_steps(extent, how.step)
     if whole == extent:
         return (_cut(s, loop, how),)
+    if whole == Const(0, whole.dtype):  # shorter than one thread's unit of work
+        _, lanes = s.split(loop, [None, how.lanes])
+        s.vectorize(lanes)
+        return (lanes,)
     main, tail = s.partition(loop, whole)
     inner = _cut(s, main, how)
     _, lanes = s.split(tail, [None, how.lanes])

@@ -1,0 +1,72 @@
+"""Tables beside the one of all works: what is measured, and how a page shows it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks import batches, defaults, searching
+
+Page = Callable[[Mapping[str, Any]], Iterator[str]]
+# the head of each page, and how the rows of one thread count are shown
+PAGES: Final[dict[str, tuple[str, Page]]] = {
+    "batches": (batches.HEAD, batches.page),
+    "defaults": (defaults.HEAD, defaults.page),
+    "searching": (searching.HEAD, searching.page),
+}
+
+
+def measured(  # noqa: PLR0917 - what the command line says
+    table: str, rounds: int, only: str, budget: float, folder: Path, threads: int
+) -> list[dict[str, Any]]:
+    """The rows of a table for one thread count, measured in this process."""
+    if table == "batches":
+        return list(batches.rows(rounds, only))
+    earlier = {row["work"]: row for row in _held(folder, "defaults", threads)}
+    if table == "searching":
+        return list(searching.rows(rounds, only, earlier))
+    return list(defaults.rows(rounds, only, budget, earlier))
+
+
+def merged(
+    table: str, folder: Path, runs: list[dict[str, Any]], machine: Mapping[str, str]
+) -> dict[str, Any]:
+    """New rows, and those of earlier runs that they do not replace."""
+    made = []
+    for run in runs:
+        rows = {_key(row): row for row in _held(folder, table, run["threads"])}
+        rows |= {_key(row): row for row in run["rows"]}
+        made.append({"threads": run["threads"], "rows": list(rows.values())})
+    return {"machine": dict(machine), "runs": made}
+
+
+def markdown(table: str, found: Mapping[str, Any]) -> str:
+    """The whole page."""
+    head, page = PAGES[table]
+    machine = ", ".join(f"{name} {value}" for name, value in found["machine"].items())
+    lines = [
+        f"# {head}",
+        "",
+        f"Written by `python -m benchmarks {table}`.",
+        "",
+        machine,
+    ]
+    for run in found["runs"]:
+        said = f"{run['threads']} thread{'s' if run['threads'] > 1 else ''}"
+        lines += ["", f"## {said}", "", *page(run)]
+    return "\n".join(lines) + "\n"
+
+
+def _key(row: Mapping[str, Any]) -> tuple[str, int]:
+    return row["work"], row.get("batch", 0)
+
+
+def _held(folder: Path, table: str, threads: int) -> list[dict[str, Any]]:
+    """The rows of the last run with as many threads."""
+    path = folder / f"{table}.json"
+    if not path.exists():
+        return []
+    runs = json.loads(path.read_text())["runs"]
+    return next((run["rows"] for run in runs if run["threads"] == threads), [])
