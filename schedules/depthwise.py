@@ -20,7 +20,7 @@ from typing import Final
 
 from tensorlang.ir.nodes import Block, Load, Store
 from tensorlang.ir.visit import blocks, walk
-from tensorlang.schedules.conv import (
+from tensorlang.schedules.conv_tiles import (
     over,
     vector_image,
     vector_lines,

@@ -19,7 +19,12 @@ from typing import Final
 
 from tensorlang.ir.nodes import Load, Var
 from tensorlang.ir.visit import blocks, walk
-from tensorlang.schedules.conv import vector_image, vector_lines, width, write_back
+from tensorlang.schedules.conv_tiles import (
+    vector_image,
+    vector_lines,
+    width,
+    write_back,
+)
 from tensorlang.schedules.cutting import cut_at, extent, shared
 from tensorlang.schedules.generic import generic
 from tensorlang.scheduling import Knobs, Schedule, schedule
