@@ -16,6 +16,7 @@ import numpy as np
 from tensorlang.errors import ArgumentError
 from tensorlang.ops.dispatch import own
 from tensorlang.ops.operator import declared
+from tensorlang.ops.random.division import by
 from tensorlang.ops.random.draw import FLOATS, draw, element_type, number
 
 if TYPE_CHECKING:
@@ -42,19 +43,25 @@ def _usual(workload: Workload) -> dict[str, Any]:
 
     Where the counter may carry from word to word, it soon does.
     """
-    first = {"high": 1, "low": (1 << 32) - 1000} if workload.named["carries"] else {}
-    return first | {
-        "minval": -1.0,
-        "maxval": 1.0,
-        "threshold": 1 << 22,
-        "base": 0,
-        "span": 10,
-        "multiplier": 6,
-        "lower": -2.0,
-        "upper": 2.0,
-        "above": -2.0,
-        "below": 2.0,
-    }
+    carried = {"high": 1, "low": (1 << 32) - 1000} if workload.named["carries"] else {}
+    bits = 64 if workload.dtypes[0] in ("i64", "u64") else 32
+    divisor = dict(zip(("reciprocal", "first", "then"), by(10, bits), strict=True))
+    return (
+        carried
+        | divisor
+        | {
+            "minval": -1.0,
+            "maxval": 1.0,
+            "threshold": 1 << 22,
+            "base": 0,
+            "span": 10,
+            "multiplier": 6,
+            "lower": -2.0,
+            "upper": 2.0,
+            "above": -2.0,
+            "below": 2.0,
+        }
+    )
 
 
 def declared_draw(

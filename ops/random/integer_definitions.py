@@ -7,6 +7,7 @@ from typing import Final
 
 from tensorlang.ir import frontend, function
 from tensorlang.ir.dtypes import DType, as_dtype, f32, i32, i64, u32
+from tensorlang.ir.intrinsics import mulhi
 from tensorlang.ir.nodes import (
     Alloc,
     Buffer,
@@ -33,21 +34,23 @@ from tensorlang.workload import Workload
 
 _DIGITS: Final = 8  # bits sorted by in one pass of the radix sort
 _BINS: Final = 1 << _DIGITS
+_NUMBERS: Final = ("base", "span", "multiplier", "reciprocal", "first", "then")
 
 
 def randint(workload: Workload) -> Function:
     """Integers `minval + offset`, offset below `span`, from two draws an element.
 
     As JAX: the draws of the two children of the key are the high and low half of a
-    number that is reduced modulo the span, `multiplier` being 2^width modulo it. The
-    variant `full` has the span 2^width: the low half is the offset.
+    number that is reduced modulo the span, `multiplier` being 2^width modulo it, and
+    `reciprocal`, `first`, `then` what divides by it. The variant `full` has the span
+    2^width: the low half is the offset.
     """
     draw = Draw.of(workload.named)
     dtype = as_dtype(workload.dtypes[0])
     width = width_of("randint", dtype.name)
     number = words.UNSIGNED[width]
-    scalars = tuple(Var(name, number) for name in ("base", "span", "multiplier"))
-    base, span, multiplier = scalars
+    scalars = tuple(Var(name, number) for name in _NUMBERS)
+    base, span, multiplier, *by = scalars
     key, out = draw.key(), Buffer("out", dtype, (*draw.rows, N))
     children = Buffer("children", draw.word, (*draw.rows, as_expr(2), key.shape[-1]))
 
@@ -56,9 +59,12 @@ def randint(workload: Workload) -> Function:
         if workload.named.get("variant") == "full":
             return low
         high = draw.elements(children, width, index, (*rows, as_expr(0)))
+
+        def rest(value: Expr) -> Expr:
+            return _remainder(value, span, by)
+
         return [
-            ((a % span) * multiplier + b % span) % span
-            for a, b in zip(high, low, strict=True)
+            rest(rest(a) * multiplier + rest(b)) for a, b in zip(high, low, strict=True)
         ]
 
     nest = Nest(
@@ -79,6 +85,13 @@ def randint(workload: Workload) -> Function:
             statements(nest),
         ),
     )
+
+
+def _remainder(value: Expr, divisor: Expr, by: Sequence[Expr]) -> Expr:
+    """`value % divisor` without a division; see `tensorlang.ops.random.division`."""
+    reciprocal, first, then = by
+    high = mulhi(reciprocal, value)
+    return value - ((high + ((value - high) >> first)) >> then) * divisor
 
 
 def children_of(draw: Draw, key: Buffer, children: Buffer) -> Nest:

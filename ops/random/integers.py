@@ -10,6 +10,7 @@ import numpy as np
 from tensorlang.errors import ArgumentError, DTypeError, ShapeError
 from tensorlang.ops.dispatch import own
 from tensorlang.ops.operator import declared
+from tensorlang.ops.random.division import by
 from tensorlang.ops.random.draw import (
     FLOATS,
     check_target,
@@ -77,15 +78,8 @@ def randint(
     bits = max(32, DType(kind).bits)
     span = high - low
     full = span == 1 << bits
-    scalars = (
-        (low % (1 << bits), 0, 0)
-        if full
-        else (
-            low % (1 << bits),
-            span,
-            _multiplier(span, bits),
-        )
-    )
+    divisor = (0,) * 5 if full else (span, _multiplier(span, bits), *by(span, bits))
+    scalars = (low % (1 << bits), *divisor)
     variant = "full" if full else ""
     return draw(
         randint,
