@@ -20,6 +20,7 @@ import numpy as np
 
 from tensorlang.errors import DTypeError, ShapeError
 from tensorlang.ops.tensors import (
+    FLOATS,
     Names,
     Plan,
     Shape,
@@ -75,7 +76,7 @@ def elementwise(
         plan=plan,
         names=dimension_names,
         shapes=((_LONG,),) * len(operands),
-        dtypes=usual_types(operands, condition),
+        dtypes=usual_types(operands, condition, options.get("allowed", FLOATS)),
         attributes=attributes,
         scalars=usual_scalars(operands, scalars or {}),
         lift=_lifted,
@@ -83,9 +84,12 @@ def elementwise(
     )
 
 
-def usual_types(operands: tuple[str, ...], condition: int | None) -> tuple[str, ...]:
-    """The types of the default workload."""
-    return tuple("bool" if at == condition else "f32" for at in range(len(operands)))
+def usual_types(
+    operands: tuple[str, ...], condition: int | None, allowed: tuple[str, ...] = FLOATS
+) -> tuple[str, ...]:
+    """The types of the default workload: f32, or i32 where no floats are taken."""
+    kind = "f32" if "f32" in allowed else "i32"
+    return tuple("bool" if at == condition else kind for at in range(len(operands)))
 
 
 def usual_scalars(operands: tuple[str, ...], fixed: Mapping[str, float]) -> Usual:

@@ -24,7 +24,12 @@ if TYPE_CHECKING:
 INTEGERS: Final = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
 REALS: Final = (*FLOATS, *INTEGERS)
 ANY: Final = (*REALS, "bool")
-_KINDS: Final = {FLOATS: "Floats", REALS: "Numbers", ANY: "Numbers or truths"}
+_KINDS: Final = {
+    FLOATS: "Floats",
+    INTEGERS: "Integers",
+    REALS: "Numbers",
+    ANY: "Numbers or truths",
+}
 
 _UNARY: Final = """{says}
 

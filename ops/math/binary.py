@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from tensorlang.ops.fronts import ANY, REALS, binary, binary_grad
+from tensorlang.ops.fronts import ANY, INTEGERS, REALS, binary, binary_grad
 
 _HERE: Final = "tensorlang.ops.math.binary_scalars"
+_WHOLE: Final = "tensorlang.ops.math.integer_scalars"
 _GRADIENTS: Final = "tensorlang.ops.math.binary_gradient_scalars"
 
 add = binary(
@@ -26,7 +27,26 @@ maximum = binary(
 minimum = binary(
     "math.minimum", f"{_HERE}:minimum", "The smaller one; NaN where one is NaN.", ANY
 )
-power = binary("math.power", f"{_HERE}:power", "a to the power b, of floats.")
+power = binary(
+    "math.power",
+    f"{_HERE}:power",
+    "a to the power b; integers wrap, and to a negative power give 0, but 1 and -1 "
+    "their inverse, as in PyTorch.",
+    REALS,
+)
+floor_divide = binary(
+    "math.floor_divide",
+    f"{_WHOLE}:floor_divide",
+    "a / b of integers, rounded towards minus infinity; 0 where b is 0, as in NumPy.",
+    INTEGERS,
+)
+remainder = binary(
+    "math.remainder",
+    f"{_WHOLE}:remainder",
+    "What a division of integers leaves, with the sign of b; 0 where b is 0, as in "
+    "NumPy.",
+    INTEGERS,
+)
 
 add_grad = binary_grad("math.add", f"{_GRADIENTS}:add", "dy and dy")
 subtract_grad = binary_grad("math.subtract", f"{_GRADIENTS}:subtract", "dy and -dy")

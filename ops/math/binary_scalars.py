@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tensorlang.ir.intrinsics import pow as power
+from tensorlang.ir.intrinsics import pow as real_power
 from tensorlang.ir.nodes import Binary, Select
+from tensorlang.ops.math import integer_scalars
 
 if TYPE_CHECKING:
     from tensorlang.ir.nodes import Expr
-
-__all__ = ["add", "divide", "maximum", "minimum", "multiply", "power", "subtract"]
 
 
 def add(a: Expr, b: Expr) -> Expr:
@@ -49,3 +48,8 @@ def minimum(a: Expr, b: Expr) -> Expr:
     if a.dtype.is_integer:
         return Binary("min", a, b)
     return Select((a < b) | a.not_equal(a), a, b)
+
+
+def power(a: Expr, b: Expr) -> Expr:
+    """The power, of floats or of integers."""
+    return integer_scalars.power(a, b) if a.dtype.is_integer else real_power(a, b)
