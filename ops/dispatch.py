@@ -18,6 +18,19 @@ if TYPE_CHECKING:
 PROTOCOL: Final = "__tensorlang_op__"
 
 
+class Nowhere:
+    """The target of calls that are prepared for what they return, and never made."""
+
+    def launch(self, *_: Any) -> None:
+        """Stand for the kernel that is not built."""
+
+    def __repr__(self) -> str:
+        return "nowhere"
+
+
+NOWHERE: Final = Nowhere()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Late:
     """A result to be handed over to another library once it is computed."""

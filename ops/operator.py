@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from tensorlang.errors import OperatorError
 from tensorlang.forking import FIRST_CALLS
 from tensorlang.ops import registry
-from tensorlang.ops.dispatch import Foreign, Late, overloaded
+from tensorlang.ops.dispatch import Foreign, Late, Nowhere, overloaded
 from tensorlang.workload import Workload, attributes_of
 
 if TYPE_CHECKING:
@@ -155,6 +155,15 @@ class Operator:
     def __repr__(self) -> str:
         return f"<operator {self.id}>"
 
+    def prepare(self, *args: Any, **kwargs: Any) -> Launch:
+        """The launch that a call would make, not made: for callers that repeat it.
+
+        The kernel, called with the arguments, fills the result; any number of times,
+        with whatever then stands in the memory of the arrays that were given.
+        """
+        front = self._front if self.kernels else self._first
+        return front(*args, **kwargs)
+
     def kernel(self, *args: Any, **kwargs: Any) -> Kernel:
         """The kernel that a call with these arguments would run; uses no key up."""
         spare = [value.clone() if _is_key(value) else value for value in args]
@@ -234,6 +243,8 @@ class Operator:
         self, workload: Workload, target: Target | str | None = None
     ) -> BuiltKernel:
         """The best known kernel for a workload, built or from the caches."""
+        if isinstance(target, Nowhere):
+            return target
         from tensorlang.ops.building import build  # noqa: PLC0415 - loads a compiler
 
         made = build(self, workload, target)

@@ -37,7 +37,16 @@ _HOME: Final = {
     "build": "tensorlang.runtime",
     "tune": "tensorlang.tuner",
 }
-_MODULES: Final = ("ir", "ops", "scheduling", "errors", "targets", "runtime", "tuner")
+_MODULES: Final = (
+    "ir",
+    "ops",
+    "scheduling",
+    "errors",
+    "targets",
+    "runtime",
+    "tuner",
+    "graph",
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -57,6 +57,14 @@ class KeyReuseError(TensorlangError, RuntimeError):
     """A random key consumed twice: names both uses by file and line."""
 
 
+class GraphError(TensorlangError, ValueError):
+    """A program of operators that cannot be: names the function, layer or line."""
+
+
+class WeightError(TensorlangError, ValueError):
+    """Weights that do not fit a network: names the missing, unused or wrongly sized."""
+
+
 class OperatorError(TensorlangError, LookupError):
     """An operator name that nothing defines, or that two things define."""
 

@@ -143,6 +143,8 @@ def reshape(
     Raises:
         DTypeError, ShapeError, ArgumentError: an argument does not fit.
     """
+    if type(x) is not np.ndarray:
+        own(x)  # before the shape, in which a graph's own sizes may stand
     asked = {"shape": whole("nn.reshape", "shape", shape)}
     return _viewed(reshape, x, asked, target, out)
 

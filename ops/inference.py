@@ -1,0 +1,38 @@
+"""What a call would return, by the operator itself, where no kernel is built or run.
+
+A call with `target=NOWHERE` goes through the operator's own front, checks and shape
+rule; only its kernel is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from tensorlang.ops.dispatch import NOWHERE
+
+if TYPE_CHECKING:
+    from tensorlang.ops.operator import Operator
+
+_ZERO: Final = np.zeros(64, np.uint8)
+
+
+def abstract(shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """An array of a shape and type without memory: every element is the same zero."""
+    return np.broadcast_to(_ZERO.view(dtype)[0], tuple(shape))
+
+
+def results(op: Operator, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """What `op(*args, **kwargs)` returns, with nothing computed in it.
+
+    Args:
+        op: The operator.
+        args: As for the call; arrays may be `abstract`, keys have to be fresh.
+        kwargs: The same.
+
+    Raises:
+        ShapeError, DTypeError, ArgumentError: as the call would.
+    """
+    return op.prepare(*args, **{**kwargs, "target": NOWHERE})[2]

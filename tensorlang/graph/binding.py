@@ -1,0 +1,364 @@
+"""A program bound to memory: a list of kernels, each with all of its arguments.
+
+Binding goes through each operator's front once: checks, shapes, kernels. What is left
+to do at each run is to call the kernels, one after the other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from tensorlang.errors import GraphError
+from tensorlang.graph.memory import Lifetime, placed
+from tensorlang.graph.program import Graph
+from tensorlang.graph.specs import KeySpec, TensorSpec, at_sizes
+from tensorlang.graph.values import (
+    ConstantKey,
+    ConstantTensor,
+    Key,
+    Node,
+    Value,
+    mapped,
+    values_in,
+)
+from tensorlang.ops import random
+from tensorlang.ops.operator import Operator
+from tensorlang.ops.random.impls import impl
+from tensorlang.runtime import buffers
+
+# a tensor's elements, or a key's words
+Storage: TypeAlias = np.ndarray[Any, Any]
+Step: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...]]
+
+VIEWS: Final = {
+    "let",
+    "element",
+    "nn.reshape",
+    "nn.reshape_grad",
+    "nn.batch_flatten",
+    "nn.batch_flatten_grad",
+}
+# their fronts look at the data, so they are called anew at each run
+_DISPATCHED: Final = {"random.permutation", "random.fold_in"}
+
+
+@dataclass(slots=True, eq=False)
+class Bound:
+    """A program that is ready to run, any number of times.
+
+    Attributes:
+        inputs: Where the inputs are written before a run.
+        outputs: Where the outputs stand after it.
+        steps: Kernels with their arguments, in order.
+        workspace: Bytes of what is computed on the way, with what is inside of loops.
+        held: Memory that has to live as long as this.
+    """
+
+    inputs: tuple[Storage, ...]
+    outputs: tuple[Storage, ...] = ()
+    steps: list[Step] = field(default_factory=list)
+    workspace: int = 0
+    held: list[Any] = field(default_factory=list)
+
+    def __call__(self) -> None:
+        """Run once, on what stands in the inputs."""
+        for launch, arguments in self.steps:
+            launch(*arguments)
+
+
+def bind(
+    graph: Graph,
+    sizes: Mapping[str, int],
+    known: Mapping[Value, Storage] | None = None,
+    *,
+    target: Any = None,
+) -> Bound:
+    """Bind a program to memory.
+
+    Args:
+        graph: A program without references.
+        sizes: The sizes that have names in it.
+        known: Memory of inputs, weights and other values from outside.
+        target: Where to compute.
+
+    Raises:
+        GraphError: it has references, or reads a weight whose memory is not known.
+    """
+    pure(graph)
+    return _Binder(graph, sizes, dict(known or {}), target).bound()
+
+
+def pure(graph: Graph) -> None:
+    """Refuse a program that has references.
+
+    Raises:
+        GraphError: it has.
+    """
+    if graph.stateful:
+        raise GraphError(
+            f"{graph.name} reads and writes references; make it pure with "
+            "graph.thread(program), and give and take its state"
+        )
+
+
+class _Binder:
+    """Binding one program; programs inside of it have binders of their own."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        sizes: Mapping[str, int],
+        known: dict[Value, Storage],
+        target: Any,
+    ) -> None:
+        self.graph, self.sizes, self.target = graph, sizes, target
+        self.at = known
+        for value in graph.inputs:
+            self.at.setdefault(value, storage(value.spec.at(sizes)))
+        inputs = tuple(self.at[value] for value in graph.inputs)
+        self.made = Bound(inputs)
+
+    def bound(self) -> Bound:
+        """The program, bound."""
+        self._allocate()
+        for node in self.graph.nodes:
+            FORMS.get(node.id, _Binder.operator)(self, node)
+        self.made.outputs = tuple(self.storage(v) for v in self.graph.outputs)
+        return self.made
+
+    def storage(self, value: Value) -> Storage:
+        """The memory of a value.
+
+        Raises:
+            GraphError: it comes from outside, and is not known.
+        """
+        if value in self.at:
+            return self.at[value]
+        if isinstance(value, ConstantTensor):
+            return value.data
+        if isinstance(value, ConstantKey):
+            return np.asarray(value.data.words)
+        raise GraphError(
+            f"{self.graph.name} needs {value.name or value.spec}, which is none of its "
+            "inputs; run it in a Context of a Network, which has the weights"
+        )
+
+    # --------------------------------------------------------------- memory
+
+    def _allocate(self) -> None:
+        """One block for all tensors that nodes make."""
+        owners, lives = self._lifetimes()
+        offsets, size = placed(lives)
+        block = buffers.empty((size,), np.dtype(np.uint8))
+        self.made.workspace += size
+        self.made.held.append(block)
+        for value, life, offset in zip(owners, lives, offsets, strict=True):
+            spec = value.spec.at(self.sizes)
+            assert isinstance(spec, TensorSpec)
+            part = block[offset : offset + life.size].view(spec.numpy)
+            self.at[value] = part.reshape(spec.shape)
+
+    def _lifetimes(self) -> tuple[list[Value], list[Lifetime]]:
+        roots: dict[Value, Value] = {}
+        first: dict[Value, int] = {}
+        last: dict[Value, int] = {}
+        for number, node in enumerate(self.graph.nodes):
+            for value in node.inputs:
+                last[roots.get(value, value)] = number
+            for value in node.results:
+                if node.id in VIEWS:
+                    (of, *_) = values_in(node.args)
+                    roots[value] = roots.get(of, of)
+                elif not isinstance(value, Key):
+                    first[value] = last[value] = number
+        for value in self.graph.outputs:
+            last[roots.get(value, value)] = len(self.graph.nodes)
+        owners = list(first)
+        return owners, [
+            Lifetime(_bytes(value.spec.at(self.sizes)), first[value], last[value])
+            for value in owners
+        ]
+
+    # ---------------------------------------------------------------- nodes
+
+    def operator(self, node: Node) -> None:
+        """An operator: its launch, prepared once."""
+        assert isinstance(node.op, Operator)
+        args = at_sizes(mapped(node.args, self._argument), self.sizes)
+        kwargs = {
+            name: at_sizes(mapped(value, self._argument), self.sizes)
+            for name, value in node.kwargs.items()
+        }
+        kwargs["target"] = self.target
+        outs = [self.at.get(value) for value in node.results]
+        tensors = [out for out in outs if out is not None]
+        if tensors and not node.id.startswith("random.split"):
+            kwargs["out"] = tensors[0] if len(tensors) == 1 else tuple(tensors)
+        if node.id in _DISPATCHED:
+            self._dispatched(node, node.op, args, kwargs)
+            return
+        launch, arguments, result = node.op.prepare(*args, **kwargs)
+        made = result if isinstance(result, tuple) else (result,)
+        if node.id not in VIEWS:
+            self.made.steps.append((launch, arguments))
+        for value, each in zip(node.results, made, strict=True):
+            self.at[value] = each.words if isinstance(each, random.Key) else each
+        self.made.held.append((args, kwargs, made))
+
+    def _argument(self, value: Value) -> Any:
+        """What a value is for an operator: its memory, as an array or a fresh key."""
+        held = self.storage(value)
+        if isinstance(value.spec, KeySpec):
+            return random.Key(value.spec.impl, held)
+        return held
+
+    def _dispatched(
+        self, node: Node, op: Operator, args: Any, kwargs: dict[str, Any]
+    ) -> None:
+        (result,) = node.results
+        if isinstance(result, Key):
+            self.at[result] = storage(result.spec.at(self.sizes))
+        held = self.at[result]
+
+        def run() -> None:
+            fresh = [a.clone() if isinstance(a, random.Key) else a for a in args]
+            made = op(*fresh, **kwargs)
+            if isinstance(made, random.Key):
+                np.copyto(held, made.words)
+
+        self.made.steps.append((run, ()))
+
+    def let(self, node: Node) -> None:
+        """A name: the same memory."""
+        self.at[node.results[0]] = self.storage(node.args[0])
+
+    def element(self, node: Node) -> None:
+        """One key of a batch."""
+        self.at[node.results[0]] = self.storage(node.args[0])[node.args[1]]
+
+    def call(self, node: Node) -> None:
+        """A function: bound at its place, on the memory of its arguments."""
+        inner = self.inside(node.graphs[0], [self.storage(v) for v in node.args])
+        self.made.steps += inner.steps
+        for value, out in zip(node.results, inner.outputs, strict=True):
+            if value in self.at:
+                self.made.steps.append((np.copyto, (self.at[value], out)))
+            else:
+                self.at[value] = out
+
+    def branch(self, node: Node) -> None:
+        """An `if`: one of two programs runs, and its results are copied."""
+        paths = [self.inside(graph, ()) for graph in node.graphs]
+        results = self._results(node)
+        then, otherwise = (_into(path, results) for path in paths)
+        test = self.storage(node.args[0])
+
+        def run() -> None:
+            (then if test.reshape(-1)[0] else otherwise)()
+
+        self.made.steps.append((run, ()))
+
+    def repeated(self, node: Node) -> None:
+        """A `for`: the results are the carry, the body writes the next one over it."""
+        carry = self._results(node)
+        turn = np.zeros((), np.int64)
+        body = self.inside(node.graphs[0], [turn, *carry])
+        step = _into(body, carry)
+        start = _copies(carry, [self.storage(value) for value in node.args])
+        given = node.kwargs["count"]
+        count = given if isinstance(given, int) else self.storage(given)
+
+        def run() -> None:
+            start()
+            for n in range(int(count)):
+                turn[()] = n
+                step()
+
+        self.made.steps.append((run, ()))
+
+    def during(self, node: Node) -> None:
+        """A `while`: the same, as long as its condition is not 0."""
+        carry = self._results(node)
+        test, body = (self.inside(graph, carry) for graph in node.graphs)
+        step = _into(body, carry)
+        start = _copies(carry, [self.storage(value) for value in node.args])
+        (going,) = test.outputs
+
+        def run() -> None:
+            start()
+            test()
+            while going.reshape(-1)[0]:
+                step()
+                test()
+
+        self.made.steps.append((run, ()))
+
+    def inside(self, graph: Graph, given: Sequence[Storage]) -> Bound:
+        """A program inside of this one, on memory of this one."""
+        known = {v: self.storage(v) for v in graph.free}
+        known.update(zip(graph.inputs, given, strict=True))
+        bound = _Binder(graph, self.sizes, known, self.target).bound()
+        self.made.workspace += bound.workspace
+        self.made.held.append(bound)
+        return bound
+
+    def _results(self, node: Node) -> list[Storage]:
+        """Memory for the results of a form; that of keys is not planned."""
+        for value in node.results:
+            if value not in self.at:
+                self.at[value] = storage(value.spec.at(self.sizes))
+        return [self.at[value] for value in node.results]
+
+
+FORMS: Final[dict[str, Callable[[_Binder, Node], None]]] = {
+    "let": _Binder.let,
+    "element": _Binder.element,
+    "call": _Binder.call,
+    "if": _Binder.branch,
+    "for": _Binder.repeated,
+    "while": _Binder.during,
+}
+
+
+def storage(spec: TensorSpec | KeySpec) -> Storage:
+    """Fresh memory for a value of a spec without names: elements, or a key's words."""
+    shape: Any = spec.shape
+    if isinstance(spec, KeySpec):
+        how = impl(spec.impl)
+        return np.zeros((*shape, how.key_words), how.dtype)
+    return buffers.empty(shape, spec.numpy)
+
+
+def _bytes(spec: TensorSpec | KeySpec) -> int:
+    assert isinstance(spec, TensorSpec)
+    shape: Any = spec.shape
+    return int(math.prod(shape)) * spec.numpy.itemsize
+
+
+def _into(bound: Bound, results: Sequence[Storage]) -> Callable[[], None]:
+    """Run a program, then copy what it gives over the results."""
+    copy = _copies(results, bound.outputs)
+
+    def run() -> None:
+        bound()
+        copy()
+
+    return run
+
+
+def _copies(to: Sequence[Storage], of: Sequence[Storage]) -> Callable[[], None]:
+    """Copy arrays over others, as if all at once."""
+    pairs = [(a, b) for a, b in zip(to, of, strict=True) if a is not b]
+    mixed = any(np.shares_memory(a, b) for a in to for _, b in pairs)
+
+    def run() -> None:
+        held = [b.copy() for _, b in pairs] if mixed else [b for _, b in pairs]
+        for (a, _), b in zip(pairs, held, strict=True):
+            np.copyto(a, b)
+
+    return run

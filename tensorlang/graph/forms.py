@@ -1,0 +1,317 @@
+"""The forms of the language: functions, branches, loops, names, and references.
+
+@graph.function
+def scaled(x, s):
+    return math.multiply(x, s)
+
+y = graph.cond(flag, lambda: scaled(x, s), lambda: x)
+total = graph.loop(10, lambda i, sum: math.add(sum, x), start)
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from typing import Any, Final
+
+from tensorlang.errors import GraphError, ShapeError
+from tensorlang.graph.program import Graph, trace
+from tensorlang.graph.scopes import current, outside, path
+from tensorlang.graph.specs import KeySpec, Spec, TensorSpec
+from tensorlang.graph.values import Form, Node, Value, constant, make
+
+CALL: Final = Form("call")
+IF: Final = Form("if")
+FOR: Final = Form("for")
+WHILE: Final = Form("while")
+LET: Final = Form("let")
+READ: Final = Form("read")
+WRITE: Final = Form("write")
+
+_COUNTER: Final = TensorSpec((), "int64")
+_NUMBERS: Final = itertools.count()
+_CALLING: ContextVar[tuple[Function, ...]] = ContextVar("calling", default=())
+
+
+class Function:
+    """A function of a program: written once for each specs that it is called with.
+
+    Attributes:
+        name: What it is called in text and in messages.
+        body: The Python function that writes it.
+        gradient: From the arguments, results and their gradients to those of the
+            arguments, where it has a gradient of its own.
+    """
+
+    def __init__(self, body: Callable[..., Any]) -> None:
+        self.name = body.__name__
+        self.body = body
+        self.gradient: Callable[..., Any] | None = None
+        self._graphs: dict[tuple[Spec, ...], Graph] = {}
+        self.__doc__ = body.__doc__
+
+    def __call__(self, *args: Any) -> Any:
+        """Call it in the program that is being written.
+
+        Raises:
+            GraphError: it calls itself.
+        """
+        values = tuple(map(constant, args))
+        graph = self.graph(*(value.spec for value in values))
+        return _applied(CALL, values, {}, graph.outputs, [graph], single=graph.single)
+
+    def graph(self, *specs: Spec) -> Graph:
+        """The program that it is for arguments of these specs.
+
+        Raises:
+            GraphError: it calls itself.
+        """
+        if specs in self._graphs:
+            return self._graphs[specs]
+        calling = _CALLING.get()
+        if self in calling:
+            chain = " calls ".join(f.name for f in (*calling, self))
+            raise GraphError(
+                f"{chain}: a graph has no recursion, for it is written out before it "
+                "runs; write a loop with graph.loop or graph.while_loop"
+            )
+        names = self.body.__code__.co_varnames[: self.body.__code__.co_argcount]
+        token = _CALLING.set((*calling, self))
+        try:
+            made = trace(self.body, specs, name=self.name, names=names)
+        finally:
+            _CALLING.reset(token)
+        made.function = self
+        if not any(value.node for value in made.free):  # the same for every caller
+            self._graphs[specs] = made
+        return made
+
+    def with_gradient(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        """Give it a gradient of its own: a decorator.
+
+        The rule is called with the arguments, then the gradients of the results; it
+        returns a gradient for each argument, or None.
+        """
+        self.gradient = rule
+        return rule
+
+
+def function(body: Callable[..., Any]) -> Function:
+    """Make a function of a program: a decorator."""
+    return Function(body)
+
+
+def cond(
+    condition: Any,
+    then: Callable[..., Any],
+    otherwise: Callable[..., Any],
+    *operands: Any,
+) -> Any:
+    """What one of two branches gives: `then` where the condition is not 0.
+
+    Args:
+        condition: A tensor of one element.
+        then: A function of the operands; it may use values from around it.
+        otherwise: The same.
+        operands: What the branches are called with.
+
+    Raises:
+        ShapeError: the condition has several elements, or the branches differ.
+    """
+    test, values = constant(condition), tuple(map(constant, operands))
+    if any(extent != 1 for extent in test.shape) or isinstance(test.spec, KeySpec):
+        raise ShapeError(
+            f"{outside()}: the condition of an if has one element, not {test.spec}"
+        )
+    graphs = [
+        trace(lambda branch=branch: branch(*values), (), name=name)
+        for name, branch in (("then", then), ("else", otherwise))
+    ]
+    kinds = [tuple(value.spec for value in graph.outputs) for graph in graphs]
+    if kinds[0] != kinds[1]:
+        raise ShapeError(
+            f"{outside()}: the branches of an if give the same, not "
+            f"{_listed(kinds[0])} in one and {_listed(kinds[1])} in the other"
+        )
+    return _applied(IF, (test,), {}, graphs[0].outputs, graphs, single=graphs[0].single)
+
+
+def loop(count: Any, body: Callable[..., Any], *carry: Any) -> Any:
+    """Run a body `count` times: it takes the turn's number and what the last gave.
+
+    Args:
+        count: How often: a number, or a tensor of one whole number.
+        body: From `(i, *carry)` to the next carry, of the same specs.
+        carry: What the first turn gets.
+
+    Returns:
+        What the last turn gives; the first carry where there is none.
+
+    Raises:
+        ShapeError: the carry changes its specs.
+    """
+    start = tuple(map(constant, carry))
+    specs = tuple(value.spec for value in start)
+    graph = trace(body, (_COUNTER, *specs), names=("i",), name="body")
+    _same("loop", specs, graph)
+    turns = count if isinstance(count, int) else constant(count)
+    return _applied(FOR, start, {"count": turns}, start, [graph], single=graph.single)
+
+
+def while_loop(
+    condition: Callable[..., Any], body: Callable[..., Any], *carry: Any
+) -> Any:
+    """Run a body as long as a condition on the carry is not 0.
+
+    Args:
+        condition: From the carry to a tensor of one element.
+        body: From the carry to the next one, of the same specs.
+        carry: What the first turn gets.
+
+    Raises:
+        ShapeError: the carry changes its specs.
+    """
+    start = tuple(map(constant, carry))
+    specs = tuple(value.spec for value in start)
+    test = trace(condition, specs, name="while")
+    graph = trace(body, specs, name="body")
+    _same("while_loop", specs, graph)
+    return _applied(WHILE, start, {}, start, [test, graph], single=graph.single)
+
+
+def _same(name: str, specs: tuple[Spec, ...], graph: Graph) -> None:
+    given = tuple(value.spec for value in graph.outputs)
+    if given != specs:
+        raise ShapeError(
+            f"{outside()}: the body of graph.{name} takes {_listed(specs)} and has to "
+            f"give that again, not {_listed(given)}"
+        )
+
+
+def _listed(specs: Sequence[Spec]) -> str:
+    return f"({', '.join(map(str, specs))})"
+
+
+def let(name: str, value: Any) -> Any:
+    """A value under a name, which the text of the program shows."""
+    made = _applied(LET, (constant(value),), {}, (constant(value),), [], single=True)
+    made.name = name
+    return made
+
+
+# ----------------------------------------------------------------- references
+
+
+class Ref:
+    """A place that a program reads and writes; `tensorlang.graph.threading` removes it.
+
+    Attributes:
+        name: What it is called.
+        spec: What it holds.
+        initial: What it holds at first: an array or a key, or None.
+        value: What it holds at first, where that is a value of a program.
+    """
+
+    def __init__(self, initial: Any, name: str = "") -> None:
+        self.name = name or f"ref{next(_NUMBERS)}"
+        self.value = initial if isinstance(initial, Value) else None
+        self.initial = None
+        if self.value is not None:
+            self.spec: Spec = self.value.spec
+        elif isinstance(initial, (TensorSpec, KeySpec)):
+            self.spec = initial
+        elif hasattr(initial, "impl"):
+            self.initial, self.spec = initial, KeySpec(initial.shape, initial.impl)
+        else:
+            self.initial = initial
+            self.spec = constant(initial).spec
+
+    def __repr__(self) -> str:
+        return f"<ref {self.name}: {self.spec}>"
+
+
+def ref(initial: Any, name: str = "") -> Ref:
+    """A place that holds a value: `graph.read` and `graph.write` it in a function.
+
+    Args:
+        initial: What it holds at first: data, or only a spec of it; or a value of the
+            program, and then the place belongs to the function.
+        name: What it is called.
+    """
+    return Ref(initial, name)
+
+
+def read(place: Ref) -> Any:
+    """What was written last, by the order of the program.
+
+    Raises:
+        GraphError: no function or branch is being written.
+    """
+    return _effect(READ, place, (), (place.spec,)).results[0]
+
+
+def write(place: Ref, value: Any) -> None:
+    """Put a value into a place.
+
+    Raises:
+        GraphError: no function or branch is being written.
+        ShapeError: the value is of another spec.
+    """
+    made = constant(value)
+    if made.spec != place.spec:
+        raise ShapeError(
+            f"{outside()}: {place.name} holds {place.spec}, and is given {made.spec}"
+        )
+    _effect(WRITE, place, (made,), ())
+
+
+def _effect(
+    form: Form, place: Ref, args: tuple[Value, ...], specs: tuple[Spec, ...]
+) -> Node:
+    scope = current()
+    if scope is None:
+        raise GraphError(
+            f"{outside()}: {form.id} of {place.name} outside of a function: order "
+            "matters there, so write it in a graph.function or graph.trace"
+        )
+    node = make(form, args, {"ref": place}, specs, where=outside(), path=path())
+    scope.effects.append(node)
+    return node
+
+
+def _applied(
+    form: Form,
+    args: tuple[Value, ...],
+    kwargs: dict[str, Any],
+    like: Sequence[Value],
+    graphs: Sequence[Graph],
+    *,
+    single: bool,
+) -> Any:
+    """The results of a form, which have the specs of other values."""
+    specs = [value.spec for value in like]
+    node = make(form, args, kwargs, specs, graphs=graphs, where=outside(), path=path())
+    scope = current()
+    if any(graph.stateful for graph in graphs):
+        if scope is None:
+            raise GraphError(
+                f"{outside()}: {form.id} of what reads and writes references outside "
+                "of a function: order matters there; write it in a graph.function"
+            )
+        scope.effects.append(node)
+    return node.results[0] if single else node.results
+
+
+__all__ = [
+    "Function",
+    "Ref",
+    "cond",
+    "function",
+    "let",
+    "loop",
+    "read",
+    "ref",
+    "while_loop",
+    "write",
+]

@@ -1,0 +1,232 @@
+"""Programs: inputs, what is computed from them, outputs; and how Python writes one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from tensorlang.errors import ArgumentError, GraphError
+from tensorlang.graph.scopes import Scope, current, entered
+from tensorlang.graph.specs import KeySpec, Spec, TensorSpec
+from tensorlang.graph.values import (
+    CONSTANTS,
+    Key,
+    Node,
+    Tensor,
+    Value,
+    Weight,
+    constant,
+    value_of,
+    values_in,
+)
+
+
+class Graph:
+    """A program: a function from inputs to outputs, as nodes in the order they run.
+
+    It is checked as it is made: nothing stands in a circle, and no key is used twice on
+    any path through it. Calling it on arrays runs it (`tensorlang.graph.running`).
+
+    Attributes:
+        name: What it is called.
+        inputs: What is given at each call.
+        outputs: What it gives.
+        single: Whether a call gives one value and not a tuple.
+        nodes: What it does, in order.
+        free: What it takes from the program around it, and weights.
+        effects: Nodes whose results may be needed by nothing: writes of references.
+        function: The `Function` that it is the body of, if any.
+        bound: What it is bound to, by thread and sizes.
+    """
+
+    def __init__(
+        self,
+        inputs: Sequence[Value],
+        outputs: Sequence[Value] | Value,
+        *,
+        name: str = "main",
+        effects: Sequence[Node] = (),
+        scope: Scope | None = None,
+        single: bool | None = None,
+    ) -> None:
+        one = isinstance(outputs, Value)
+        self.name = name
+        self.inputs = tuple(inputs)
+        self.outputs: tuple[Value, ...] = (outputs,) if one else tuple(outputs)  # type: ignore[arg-type,assignment]
+        self.single = one if single is None else single
+        self.effects = tuple(effects)
+        self.scope = scope
+        self.function: Any = None
+        self.nodes, self.free = _reached(self)
+        self.bound: dict[Any, Any] = {}
+        from tensorlang.graph.linearity import check_keys  # noqa: PLC0415 - it walks this
+
+        check_keys(self)
+
+    @property
+    def weights(self) -> tuple[Weight, ...]:
+        """The weights that it reads, in the order they were made."""
+        return tuple(value for value in self.free if isinstance(value, Weight))
+
+    @property
+    def stateful(self) -> bool:
+        """Whether it reads or writes references, or calls what does."""
+        return any(
+            node.id in ("read", "write") or any(g.stateful for g in node.graphs)
+            for node in self.nodes
+        )
+
+    def __call__(self, *arguments: Any, target: Any = None) -> Any:
+        """Run it on arrays and keys; see `tensorlang.graph.running.run`."""
+        from tensorlang.graph.running import run  # noqa: PLC0415 - loads the runtime
+
+        return run(self, arguments, target)
+
+    def __str__(self) -> str:
+        from tensorlang.graph.printing import text  # noqa: PLC0415 - only to print
+
+        return text(self)
+
+    def __repr__(self) -> str:
+        return f"<graph {self.name}: {len(self.nodes)} nodes>"
+
+
+def _reached(graph: Graph) -> tuple[tuple[Node, ...], tuple[Value, ...]]:
+    """The nodes that outputs and effects need, and the values from outside.
+
+    Raises:
+        GraphError: a node needs its own result.
+    """
+    given, nodes = set(graph.inputs), {}
+    free: dict[Value, None] = {}
+    waiting = [*graph.outputs, *(v for node in graph.effects for v in node.inputs)]
+    nodes = {id(node): node for node in graph.effects}
+    while waiting:
+        value = waiting.pop()
+        if value in given or isinstance(value, CONSTANTS):
+            continue
+        if _from_outside(value, graph.scope):
+            free[value] = None
+            continue
+        node = value.node
+        assert node is not None
+        if id(node) not in nodes:
+            nodes[id(node)] = node
+            waiting += node.inputs
+    ordered = sorted(nodes.values(), key=lambda node: node.serial)
+    _check_order(graph.name, ordered)
+    return tuple(ordered), tuple(sorted(free, key=_first))
+
+
+def _from_outside(value: Value, scope: Scope | None) -> bool:
+    """Whether a value is none of this program's own: a weight, or one around it."""
+    if value.node is None:
+        return True
+    return scope is not None and value.node.scope is not scope
+
+
+def _first(value: Value) -> tuple[int, str]:
+    if isinstance(value, Weight):
+        return (1 << 60, value.path)
+    return (value.node.serial if value.node else -1, value.name)
+
+
+def _check_order(name: str, nodes: Iterable[Node]) -> None:
+    done: set[int] = set()
+    ordered = list(nodes)
+    own = {id(node) for node in ordered}
+    for node in ordered:
+        for value in node.inputs:
+            made = value.node
+            if made is not None and id(made) in own and id(made) not in done:
+                raise GraphError(
+                    f"{name}: {node.id} ({node.place}) needs the result of "
+                    f"{made.id} ({made.place}), which stands after it or is itself: "
+                    "a graph has no cycles; write a loop with graph.loop"
+                )
+        done.add(id(node))
+
+
+# --------------------------------------------------------------- writing one
+
+
+def input(spec: TensorSpec | KeySpec | Sequence[Any], name: str = "x") -> Any:
+    """A placeholder: a symbolic tensor or key that is given when a program runs.
+
+    Args:
+        spec: Its spec; a bare shape is one of `float32`.
+        name: What it is called.
+    """
+    if not isinstance(spec, (TensorSpec, KeySpec)):
+        spec = TensorSpec(tuple(spec))
+    made = value_of(spec)
+    made.name = name
+    return made
+
+
+def key(name: str = "key", impl: str = "threefry2x32") -> Key:
+    """A placeholder for a random key that is given when a program runs."""
+    made = input(KeySpec((), impl), name)
+    assert isinstance(made, Key)
+    return made
+
+
+def trace(
+    function: Callable[..., Any],
+    specs: Sequence[Spec | Value],
+    *,
+    name: str = "",
+    names: Sequence[str] = (),
+) -> Graph:
+    """The program that a Python function writes when it is called on placeholders.
+
+    Args:
+        function: Takes a value for each spec; returns a value, or a tuple of them.
+        specs: Specs of the inputs; the spec of a value that is given.
+        name: What the program is called; the function's name by default.
+        names: What the inputs are called.
+
+    Raises:
+        ArgumentError: the function returns something that is no value.
+    """
+    called = name or getattr(function, "__name__", "main").replace("<lambda>", "main")
+    with entered(called) as scope:
+        inputs = []
+        for n, spec in enumerate(specs):
+            kind = spec.spec if isinstance(spec, Value) else spec
+            inputs.append(input(kind, names[n] if n < len(names) else f"x{n}"))
+        made = function(*inputs)
+        single = not isinstance(made, (tuple, list))
+        outputs = [_result(called, each) for each in ((made,) if single else made)]
+    return Graph(
+        inputs, outputs, name=called, effects=scope.effects, scope=scope, single=single
+    )
+
+
+def _result(name: str, value: Any) -> Value:
+    try:
+        made = constant(value)
+        if made.spec.numpy.kind != "O" if isinstance(made.spec, TensorSpec) else True:
+            return made
+    except (TypeError, ValueError):
+        pass
+    raise ArgumentError(
+        f"{name} returns {value!r:.60}; a program returns values, or a tuple of them"
+    )
+
+
+def specs_of(values: Iterable[Value]) -> tuple[Spec, ...]:
+    """The specs of values."""
+    return tuple(value.spec for value in values)
+
+
+__all__ = [
+    "Graph",
+    "Tensor",
+    "current",
+    "input",
+    "key",
+    "specs_of",
+    "trace",
+    "values_in",
+]

@@ -1,0 +1,120 @@
+"""Programs from programs: a copy in which some nodes become others.
+
+class Doubled(Rewriter):
+    def node(self, node):
+        if node.id == "nn.relu":
+            return [math.multiply(self[node.args[0]], 2.0)]
+        return self.copied(node)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tensorlang.graph.program import Graph
+from tensorlang.graph.scopes import Scope, within
+from tensorlang.graph.specs import Spec
+from tensorlang.graph.values import Node, Value, make, mapped, value_of
+
+
+class Rewriter:
+    """A walk through a program that writes another; subclasses say what changes.
+
+    Attributes:
+        now: What each value of the old program is in the new one.
+    """
+
+    def __init__(self) -> None:
+        self.now: dict[Value, Value] = {}
+
+    def __getitem__(self, value: Value) -> Value:
+        """What a value is now."""
+        return self.now.get(value, value)
+
+    def given(self, nest: Any) -> Any:
+        """A node's arguments as they are now."""
+        return mapped(nest, self.__getitem__)
+
+    def node(self, node: Node) -> Sequence[Value]:
+        """What the results of a node become: a copy's, unless a subclass knows more."""
+        return self.copied(node)
+
+    def copied(
+        self,
+        node: Node,
+        graphs: Sequence[Graph] | None = None,
+        more: Sequence[Value] = (),
+        specs: Sequence[Spec] = (),
+    ) -> tuple[Value, ...]:
+        """The results of the same node on what its arguments are now.
+
+        Args:
+            node: The node.
+            graphs: Its programs, rewritten; rewritten as this does where left out.
+            more: Further arguments.
+            specs: Specs of further results.
+        """
+        made = make(
+            node.op,
+            (*self.given(node.args), *more),
+            {name: self.given(value) for name, value in node.kwargs.items()},
+            [*(value.spec for value in node.results), *specs],
+            graphs=[self.graph(g) for g in node.graphs] if graphs is None else graphs,
+            where=node.where,
+            path=node.path,
+            replay=node.replay,
+        )
+        for old, new in zip(node.results, made.results, strict=False):
+            new.name = old.name
+        if made.scope is not None and _lasting(made):
+            made.scope.effects.append(made)
+        return made.results
+
+    def graph(self, graph: Graph, **changes: Any) -> Graph:
+        """The program rewritten; it may take values that are rewritten around it."""
+        scope = Scope(graph.name, None) if graph.scope else None
+        with within(scope):
+            inputs = [self.input(value) for value in graph.inputs]
+            self.nodes(graph)
+            outputs = [self[value] for value in graph.outputs]
+        return self.finished(graph, inputs, outputs, scope, **changes)
+
+    def finished(
+        self,
+        graph: Graph,
+        inputs: Sequence[Value],
+        outputs: Sequence[Value],
+        scope: Scope | None,
+        *,
+        single: bool | None = None,
+    ) -> Graph:
+        """The program with these inputs and outputs, called as the old one."""
+        made = Graph(
+            inputs,
+            outputs,
+            name=graph.name,
+            effects=scope.effects if scope else (),
+            scope=scope,
+            single=graph.single if single is None else single,
+        )
+        made.function = graph.function
+        return made
+
+    def nodes(self, graph: Graph) -> None:
+        """Rewrite the nodes of a program, in order."""
+        for node in graph.nodes:
+            results = self.node(node)
+            self.now.update(zip(node.results, results, strict=False))
+
+    def input(self, value: Value) -> Value:
+        """A new placeholder for one of the old program."""
+        made = value_of(value.spec)
+        made.name = value.name
+        self.now[value] = made
+        return made
+
+
+def _lasting(node: Node) -> bool:
+    stateful = any(graph.stateful for graph in node.graphs)
+    return stateful or node.id in ("read", "write")

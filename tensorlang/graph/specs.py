@@ -1,0 +1,258 @@
+"""What is known of a value before there is data: its type, and a shape with names.
+
+A size that varies is a polynomial in named sizes: `batch`, `2*batch`, `batch*time`.
+Sums and products of such sizes are such sizes; a program can compute with them.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from tensorlang.errors import ShapeError
+from tensorlang.ir.dtypes import DType, as_dtype
+
+Monomial: TypeAlias = tuple[str, ...]
+_PRIMES: Final = (11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53)
+
+
+@dataclass(frozen=True, slots=True)
+class Dim:
+    """A size that depends on named ones: a sum of whole multiples of their products.
+
+    Attributes:
+        terms: Names that are multiplied, sorted, and how often the product counts.
+    """
+
+    terms: tuple[tuple[Monomial, int], ...]
+
+    @classmethod
+    def named(cls, name: str) -> Dim:
+        """The size of that name."""
+        if not name.isidentifier():
+            raise ShapeError(
+                f"a size is called by a name such as 'batch', not {name!r}"
+            )
+        return cls((((name,), 1),))
+
+    @property
+    def names(self) -> set[str]:
+        """The names of the sizes that it depends on."""
+        return {name for monomial, _ in self.terms for name in monomial}
+
+    def at(self, sizes: Mapping[str, int]) -> int:
+        """The size where the named ones are known.
+
+        Raises:
+            ShapeError: one of them is not.
+        """
+        try:
+            return sum(
+                count * int(np.prod([sizes[name] for name in monomial], dtype=int))
+                for monomial, count in self.terms
+            )
+        except KeyError as missing:
+            raise ShapeError(f"the size {missing.args[0]} is not known") from None
+
+    def __add__(self, other: Dim | int) -> Extent:
+        return _tidy([*self.terms, *_terms(other)])
+
+    def __mul__(self, other: Dim | int) -> Extent:
+        pairs = itertools.product(self.terms, _terms(other))
+        return _tidy([(tuple(sorted(a + b)), m * n) for (a, m), (b, n) in pairs])
+
+    def __sub__(self, other: Dim | int) -> Extent:
+        return self + other * -1
+
+    __radd__ = __add__
+    __rmul__ = __mul__
+
+    def __str__(self) -> str:
+        shown = []
+        for monomial, count in self.terms:
+            factors = [] if count == 1 and monomial else [str(count)]
+            shown.append("*".join([*factors, *monomial]))
+        return "+".join(shown)
+
+    __repr__ = __str__
+
+
+Extent: TypeAlias = int | Dim
+Shape: TypeAlias = tuple[Extent, ...]
+
+
+def _terms(value: Dim | int) -> list[tuple[Monomial, int]]:
+    return list(value.terms) if isinstance(value, Dim) else [((), int(value))]
+
+
+def _tidy(terms: Sequence[tuple[Monomial, int]]) -> Extent:
+    """The sum of terms: a plain number where no name is left."""
+    counts: dict[Monomial, int] = {}
+    for monomial, count in terms:
+        counts[monomial] = counts.get(monomial, 0) + count
+    left = sorted((m, n) for m, n in counts.items() if n)
+    if all(not monomial for monomial, _ in left):
+        return sum(count for _, count in left)
+    return Dim(tuple(sorted(left, key=lambda term: (-len(term[0]), term[0]))))
+
+
+def shape_of(given: Sequence[Any]) -> Shape:
+    """A shape whose extents are whole numbers, names, or sizes made of them.
+
+    Raises:
+        ShapeError: an extent is something else, or negative.
+    """
+    made: list[Extent] = []
+    for extent in (given,) if isinstance(given, (int, str)) else given:
+        if isinstance(extent, str):
+            made.append(Dim.named(extent))
+        elif isinstance(extent, Dim):
+            made.append(extent)
+        elif isinstance(extent, (int, np.integer)) and extent >= 0:
+            made.append(int(extent))
+        else:
+            raise ShapeError(
+                f"a shape is of whole numbers from 0 on and names, not {given!r}"
+            )
+    return tuple(made)
+
+
+def names_in(value: Any) -> set[str]:
+    """The named sizes that stand in a shape, an attribute, or a nest of them."""
+    if isinstance(value, Dim):
+        return value.names
+    if isinstance(value, (tuple, list)):
+        return set().union(*map(names_in, value))
+    return set()
+
+
+def at_sizes(value: Any, sizes: Mapping[str, int]) -> Any:
+    """The same with every size that has a name known."""
+    if isinstance(value, Dim):
+        return value.at(sizes)
+    if isinstance(value, (tuple, list)):
+        return type(value)(at_sizes(each, sizes) for each in value)
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """Shape and element type of a tensor.
+
+    Attributes:
+        shape: Its extents: whole numbers, names such as `"batch"`, or sizes of them.
+        dtype: Its element type, in any spelling: `"float32"`, `"f32"`, `np.float32`.
+    """
+
+    shape: Shape
+    dtype: str = "float32"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", shape_of(self.shape))
+        object.__setattr__(self, "dtype", as_dtype(self.dtype).name)
+
+    @property
+    def numpy(self) -> np.dtype[Any]:
+        """The element type as NumPy's."""
+        return DType(self.dtype).numpy
+
+    def at(self, sizes: Mapping[str, int]) -> TensorSpec:
+        """The same where named sizes are known."""
+        return TensorSpec(at_sizes(self.shape, sizes), self.dtype)
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True, slots=True)
+class KeySpec:
+    """A random key, or a batch of them, as a type.
+
+    Attributes:
+        shape: The batch's shape; `()` for one key.
+        impl: The hash, such as `threefry2x32`.
+    """
+
+    shape: Shape = ()
+    impl: str = "threefry2x32"
+
+    def at(self, sizes: Mapping[str, int]) -> KeySpec:
+        """The same where named sizes are known."""
+        return KeySpec(at_sizes(self.shape, sizes), self.impl)
+
+    def __str__(self) -> str:
+        batch = f"[{', '.join(map(str, self.shape))}]" if self.shape else ""
+        return f"key<{self.impl}>{batch}"
+
+
+Spec: TypeAlias = TensorSpec | KeySpec
+
+
+def by_samples(
+    names: set[str], ask: Callable[[dict[str, int]], tuple[Spec, ...]]
+) -> tuple[Spec, ...]:
+    """Specs as functions of named sizes, from a rule that knows numbers only.
+
+    The rule is asked where each name has one of two sizes, which fixes a polynomial of
+    the first degree in each; a further question must agree with it.
+
+    Raises:
+        ShapeError: no such polynomial gives the rule's shapes.
+    """
+    order = sorted(names)
+    if not order:
+        return ask({})
+    steps = {name: _PRIMES[3 * n : 3 * n + 3] for n, name in enumerate(order)}
+    corners = list(itertools.product((0, 1), repeat=len(order)))
+    asked = [
+        ask({name: steps[name][at] for name, at in zip(order, corner, strict=True)})
+        for corner in corners
+    ]
+    found = tuple(
+        _fitted([specs[n] for specs in asked], order, steps)
+        for n in range(len(asked[0]))
+    )
+    last = {name: sizes[2] for name, sizes in steps.items()}
+    seen = ask(last)
+    for spec, check in zip(found, seen, strict=True):
+        if spec.at(last) != check:
+            raise ShapeError(
+                f"a result has shape {check.shape} where {last}, which is no sum of "
+                f"products of {', '.join(order)}; give these sizes as numbers"
+            )
+    return found
+
+
+def _fitted(
+    specs: Sequence[Spec], order: list[str], steps: Mapping[str, Sequence[int]]
+) -> Spec:
+    """The spec that is these ones at the corners."""
+    shape = tuple(
+        _polynomial([int(spec.shape[d]) for spec in specs], order, steps)  # type: ignore[arg-type]
+        for d in range(len(specs[0].shape))
+    )
+    first = specs[0]
+    if isinstance(first, KeySpec):
+        return KeySpec(shape, first.impl)
+    return TensorSpec(shape, first.dtype)
+
+
+def _polynomial(
+    values: list[int], order: list[str], steps: Mapping[str, Sequence[int]]
+) -> Extent:
+    """The extent that has these values at the corners, the last name fastest."""
+    if not order:
+        return values[0]
+    half = len(values) // 2
+    name, rest = order[0], order[1:]
+    low, high = steps[name][:2]
+    slopes = [b - a for a, b in zip(values[:half], values[half:], strict=True)]
+    whole = [slope // (high - low) for slope in slopes]
+    start = [a - s * low for a, s in zip(values[:half], whole, strict=True)]
+    slope = _polynomial(whole, rest, steps)
+    offset = _polynomial(start, rest, steps)
+    return Dim.named(name) * slope + offset if slope else offset
