@@ -13,7 +13,8 @@ _WORTH_THREADS: Final = 1 << 15  # block instances, below which one thread is fa
 _PARTIALS: Final = (8, 16, 32, 64, 128)
 _ROWS: Final = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14)
 _VECTORS: Final = (1, 2, 3, 4)
-_USUAL_ROWS: Final = 12  # 24 sums in 32 registers: measured best, 13 and 14 near it
+_USUAL_SUMS: Final = 24  # in 32 registers: measured best; 26 and 28 are near it
+_MANY_REGISTERS: Final = 32
 _HIDING: Final = 8  # sums that hide the latency of a fused multiply-add
 
 
@@ -73,7 +74,7 @@ class Plan:
             columns: The same of columns.
         """
         registers = self.s.target.vector_registers if self.s.target else 16
-        vectors = 1 if columns is not None and columns <= self.width else 2
+        vectors = _widest(columns, self.width, registers)
         tall = _tallest(rows, vectors, registers)
         return Tile(
             self.knobs.choice("rows", _ROWS, default=tall),
@@ -81,6 +82,17 @@ class Plan:
             self.width,
             self.threads,
         )
+
+
+def _widest(columns: int | None, lanes: int, registers: int) -> int:
+    """Vectors of columns in a tile: few rows of four rather than many of two.
+
+    Rows whose distance is a multiple of a page lie in the same twelve places of a
+    first-level cache, or fewer where a neighbour uses it too: six fit, twelve do not.
+    """
+    if columns is None or registers < _MANY_REGISTERS:
+        return 1 if columns is not None and columns <= lanes else 2
+    return min(max(columns // lanes, 1), _VECTORS[-1])
 
 
 def _tallest(rows: int | None, vectors: int, registers: int) -> int:
@@ -91,14 +103,15 @@ def _tallest(rows: int | None, vectors: int, registers: int) -> int:
     those.
     """
     most = min((registers - vectors - 2) // vectors, _ROWS[-1])
+    usual = max(_USUAL_SUMS // vectors, 1)
     if rows is None:
-        return min(most, _USUAL_ROWS)
+        return min(most, usual)
     if rows <= most:
         return max(rows, 1)
 
     def cost(tall: int) -> tuple[float, int]:
         rest = rows % tall
         steps = rows - rest + (max(rest, _HIDING // vectors) if rest else 0)
-        return steps * (1 + 0.01 * max(tall - _USUAL_ROWS, 0)), -tall
+        return steps * (1 + 0.01 * max(tall - usual, 0)), -tall
 
     return min(range(max(most - 3, 1), most + 1), key=cost)

@@ -1,13 +1,14 @@
 """Contractions strip by strip: a strip of columns is packed right where it is used.
 
-for j_0 in parallel(columns // 32):
-    strip = alloc(f32[K, 32])                   # stays in the second-level cache
+for j_0 in parallel(columns // 64):
+    strip = alloc(f32[K, 64])                   # stays in the second-level cache
     for n, k in blocks of 16 x 16: strip[...] = w[...], turned in registers
-    for i_0 in range(rows // 12): a tile of 12 x 32 sums over all of K
-    for i_tail in ...:            what is left, in tiles of 4 and of 1
+    for i_0 in range(rows // 6): a tile of 6 x 64 sums over all of K
+    for i_tail in ...:           what is left, in tiles of 4 and of 1
 
 Against packing everything first, nothing is written to memory and read back, and no
-thread waits for another; but there must be strips enough to share.
+thread waits for another; but there must be strips enough to share. What is packed
+already is used as it lies.
 """
 
 from __future__ import annotations
@@ -41,23 +42,25 @@ def by_strips(plan: Plan, tile: Tile) -> None:
     if found is None:
         raise ScheduleError(f"block {stage.name!r} is no contraction")
     row, column = found
-    load = _operand(plan, stage, tile)
+    load, width = _operand(plan, stage, tile), tile.vectors * tile.lanes
     folded = [loop.var.name for loop in stage.driven("reduction")]
-    copy, strip = s.cache_read(stage.name, load.buffer.name, "global")
-    width = tile.vectors * tile.lanes
+    copied = None
+    if not _packed(stage, load, width):
+        copied = s.cache_read(stage.name, load.buffer.name, "global")
     around = s.loops(stage.name)
     first, inside = s.split(column.var.name, [None, width])
     outer = [n for n in around if n not in (row.var.name, column.var.name, *folded)]
     s.reorder(*outer, first, row.var.name, inside, *folded)
     for part, rows in _cut_rows(s, stage.name, row.var.name, tile.rows):
         _tile(s, part, stage, (row.var.name, inside, *folded), rows, tile.lanes)
-    s.compute_at(copy, first)
-    _pack(s, stage, load, copy, strip, tile.lanes)
+    if copied:
+        s.compute_at(copied[0], first)
+        _pack(s, stage, load, *copied, tile.lanes)
     shared(s, [*outer, first])
 
 
 def _operand(plan: Plan, stage: Stage, tile: Tile) -> Load:
-    """The operand that the columns index, where its strips can be packed one by one."""
+    """The operand that the columns index, where its strips can be used one by one."""
     found = tile_axes(stage)
     assert found is not None
     column, width = found[1], tile.vectors * tile.lanes
@@ -71,15 +74,21 @@ def _operand(plan: Plan, stage: Stage, tile: Tile) -> Load:
         raise ScheduleError("there are too few strips to share")
     (load,) = loads
     rows, in_rows = extent_of(found[0]), _at(stage, load) == load.buffer.ndim - 1
-    if in_rows and rows is not None and rows < _WORTH_PACKING:
+    few = rows is not None and rows < _WORTH_PACKING
+    if in_rows and few and not _packed(stage, load, width):
         raise ScheduleError("too few rows read a strip that lies in rows already")
     steps = prod(size for size in depth if size is not None)
     if width * steps * load.buffer.dtype.bytes > _MOST_BYTES:
         raise ScheduleError("a strip does not fit the cache")
-    last = load.buffer.shape[-1]
-    if _at(stage, load) == load.buffer.ndim - 1 and last == Const(width, last.dtype):
-        raise ScheduleError("the strips are packed already")
     return load
+
+
+def _packed(stage: Stage, load: Load, width: int) -> bool:
+    """Whether the columns lie in strips already, of which some make one of `width`."""
+    last = load.buffer.shape[-1]
+    if _at(stage, load) != load.buffer.ndim - 1 or not isinstance(last, Const):
+        return False
+    return load.buffer.ndim > 2 and width % max(int(last.value), 1) == 0
 
 
 def _at(stage: Stage, load: Load) -> int | None:
