@@ -7,6 +7,7 @@ that `tensorlang.scheduling.schedules_for` reads.
 from tensorlang.schedules import (
     broadcast_gradients,
     conv,
+    conv_phases,
     depthwise,
     embedding,
     generic,
@@ -14,6 +15,7 @@ from tensorlang.schedules import (
     random,
     rows,
     scans,
+    simt,
     sorting,
     transpose,
 )
@@ -21,6 +23,7 @@ from tensorlang.schedules import (
 __all__ = [
     "broadcast_gradients",
     "conv",
+    "conv_phases",
     "depthwise",
     "embedding",
     "generic",
@@ -28,6 +31,7 @@ __all__ = [
     "random",
     "rows",
     "scans",
+    "simt",
     "sorting",
     "transpose",
 ]

@@ -116,14 +116,13 @@ def flat(s: Schedule, knobs: Knobs) -> None:
     for name in ("wide",) if packed else ("turned", "wide"):
         if name in names:
             shared(s, s.loops(name)[:1])
-    for name in ("flat", "image", "spaced"):
-        if name in names:
-            copied_image(s, name)
+    if "flat" in names:
+        copied_image(s, "flat")
+    done = {"turned", "wide", "flat", "sums"}
     if "part" in names:
-        _products(s, knobs)
+        done |= weights(s, names, knobs)
     if "sums" in names:
         _forward(s, names, knobs)
-    done = {"turned", "wide", "flat", "image", "spaced", "part", "dw", "sums"}
     readers = {b.name for b in blocks(s.function) if "sums" in _read(b)}
     if set(names) - done - readers:
         generic(s, knobs)
@@ -237,12 +236,16 @@ def _pixels(s: Schedule, knobs: Knobs) -> None:
 # -------------------------------------------------------------------- weights
 
 
-def _products(s: Schedule, knobs: Knobs) -> None:
+def weights(s: Schedule, names: Sequence[str], knobs: Knobs) -> set[str]:
     """Weights' gradients: tiles of outputs, inputs and a window's columns.
 
     Each step multiplies a vector of each output's row by one of each input's and
-    column's; at the end of the rows the lanes are added up.
+    column's; at the end of the rows the lanes are added up. Returns the names of the
+    blocks that are done with.
     """
+    for name in ("image", "spaced"):
+        if name in names:
+            copied_image(s, name)
     *outer, lane = s.loops("dw")
     own = [loop for loop in outer if loop.partition("_")[0] in ("g", "o", "c")]
     window = outer[len(own) :]
@@ -264,6 +267,7 @@ def _products(s: Schedule, knobs: Knobs) -> None:
     for loop in (lanes, back[-1], lane):
         s.vectorize(loop)
     shared(s, around)
+    return {"image", "spaced", "part", "dw"}
 
 
 def _weight_tile(

@@ -83,7 +83,7 @@ def vector_image(
         step: The step from one copied column of the image to the next.
     """
     line, low, size = _line(s, block)
-    first, last = -(-low // step), (low + size - step) // step + 1
+    first, last = max(-(-low // step), 0), (low + size - step) // step + 1
     column = s.split(row, [None, line])[1] if row and line else s.loops(block)[-1]
     length = extent(s, column) or 0
     last = min(last, length)

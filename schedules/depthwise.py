@@ -40,13 +40,13 @@ _MOST_TAPS: Final = 128  # products of a tile that are written out
 def depthwise(s: Schedule, knobs: Knobs) -> None:
     """Channels to threads; in each, register tiles of lines by columns."""
     names = [block.name for block in blocks(s.function)]
-    done = {"padded", "sums", "image", "part", "rest", "each", "ends", "both"}
+    done = {"padded", "sums"}
     if "sums" in names:
         shown = next((b.name for b in blocks(s.function) if "sums" in _read(b)), "")
         done |= {shown}
         _forward(s, shown, "padded" in names, knobs)
-    if done & {"part", "rest"} & set(names):
-        _weights(s, names, knobs)
+    if {"part", "rest"} & set(names):
+        done |= depthwise_weights(s, names, knobs)
     if set(names) - done:
         generic(s, knobs)
 
@@ -87,10 +87,11 @@ def _forward(s: Schedule, result: str, copied: bool, knobs: Knobs) -> None:
     shared(s, [batch, group])
 
 
-def _weights(s: Schedule, names: Sequence[str], knobs: Knobs) -> None:
+def depthwise_weights(s: Schedule, names: Sequence[str], knobs: Knobs) -> set[str]:
     """Gradients of weights, of each image: a vector for every element of a window.
 
     Lines are taken together, as neighbouring ones need the same lines of the image.
+    Returns the names of the blocks that are done with.
     """
     pairs = [p for p in (("part", "each"), ("rest", "ends")) if p[0] in names]
     top = "both" if "both" in names else pairs[0][1]
@@ -113,6 +114,7 @@ def _weights(s: Schedule, names: Sequence[str], knobs: Knobs) -> None:
         s.compute_at("image", group)
         vector_image(s, "image", width(s, pairs[0][0])[0])
     shared(s, [batch, group])
+    return {"image", "part", "rest", "each", "ends", "both"}
 
 
 def _window_lanes(s: Schedule, part: str, group: str, rank: int, knobs: Knobs) -> None:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _HERE: Final = "tensorlang.ops.nn.convolution_definitions"
 _FLAT: Final = "tensorlang.ops.nn.flat_convolution"
+_PHASED: Final = "tensorlang.ops.nn.phased_convolution"
 _SINGLE: Final = "tensorlang.ops.nn.depthwise_gradients"
 _IMAGES: Final[dict[int, tuple[int, ...]]] = {1: (4096,), 2: (58, 58), 3: (16, 30, 30)}
 
@@ -186,6 +187,18 @@ def _summed(workload: Workload) -> bool:
     )
 
 
+def _mixing(workload: Workload) -> bool:
+    """Whether the channels come first, and each output is of several of them."""
+    first = str(workload.named["layout"])[1] == "C"
+    rank = len(str(workload.named["layout"])) - 2
+    several = math.prod(workload.shapes[1][-rank:]) > 1
+    return first and rank > 0 and _channels(workload) > 1 and several
+
+
+def _or_mixed(workload: Workload) -> str:
+    return "flat" if _mixing(workload) else "direct"
+
+
 def _or_summed(workload: Workload) -> str:
     if _single(workload):
         return "depthwise"
@@ -199,10 +212,26 @@ def _single(workload: Workload) -> bool:
     return own and workload.shapes[0][-1] > 1
 
 
+def _apart(workload: Workload) -> bool:
+    """Whether the channels come first, and a phase of the image has several pixels."""
+    given = workload.named
+    letters = str(given["layout"])
+    rank = len(letters) - 2
+    size = _numbers(given.get("size") or workload.shapes[1])[-rank:]
+    steps = zip(size, _numbers(given["stride"]), strict=False)
+    several = any(n > step for n, step in steps)
+    return letters[1] == "C" and rank > 0 and several
+
+
+def _phases(workload: Workload) -> str:
+    """By phases, which serve all strides and paddings."""
+    return "phased" if _apart(workload) else "direct"
+
+
 def _or_direct(workload: Workload) -> str:
     if _unstrided_depthwise(workload):
         return "depthwise"
-    return "flat" if _unstrided(workload) else "direct"
+    return "flat" if _unstrided(workload) else _phases(workload)
 
 
 def _convolution(rank: int) -> TensorOperator:
@@ -314,6 +343,7 @@ def _transposed(rank: int) -> TensorOperator:
         return call(made, arrays, given, (), target, out)
 
     made = conv_transpose
+    tensor_algorithm(made, "phased", f"{_PHASED}:conv_transposed", _apart)
     return made
 
 
@@ -382,6 +412,10 @@ def _gradient(
         tensor_algorithm(made, "flat", f"{_FLAT}:conv_grad", _unstrided)
         place = f"{_SINGLE}:conv_grad"
         tensor_algorithm(made, "depthwise", place, _unstrided_depthwise)
+        tensor_algorithm(made, "phased", f"{_PHASED}:conv_grad", _apart)
+    else:
+        place = f"{_FLAT}:conv_transposed_grad"
+        tensor_algorithm(made, "flat", place, _mixing)
     return made
 
 
@@ -434,6 +468,7 @@ def _gradient_of_data(rank: int) -> TensorOperator:
     tensor_algorithm(made, "flat", f"{_FLAT}:conv_grad_data", _unstrided)
     place = f"{_SINGLE}:conv_grad_data"
     tensor_algorithm(made, "depthwise", place, _unstrided_depthwise)
+    tensor_algorithm(made, "phased", f"{_PHASED}:conv_grad_data", _apart)
     return made
 
 
@@ -493,6 +528,8 @@ _PREFERS.update(
         "": _prefers,
         "_grad": _or_direct,
         "_grad_data": _or_direct,
+        "_transpose": _phases,
+        "_transpose_grad": _or_mixed,
         "_grad_weight": _or_summed,
     }
 )

@@ -336,7 +336,7 @@ def finished(
     dtype: DType,
     *,
     name: str = "y",
-    placed: Callable[[Indices], Indices] | None = None,
+    read: Callable[[Indices], Expr] | None = None,
     shape: Sequence[Any] = (),
 ) -> Tensor:
     """Bias and activation, rounded once to the type of the result.
@@ -348,18 +348,18 @@ def finished(
         activation: The activation's name.
         dtype: The type of the result.
         name: The result's name.
-        placed: Where the sum of a result is, if not in its own place.
+        read: The sum of a result, if it is not in the same place.
         shape: The result's shape, if not that of the sums.
     """
     shape = shape or sums.shape
     _, made, _ = frame.parts(shape)
     names = frame.names(*(("g", "o") if len(made) == 2 else ("o",)))
-    if b is None and activation is None and placed is None:
+    if b is None and activation is None and read is None:
         return narrowed(sums, dtype, names, name)
 
     def element(indices: Indices) -> Expr:
         _, own, _ = frame.parts(indices)
-        value = sums[placed(indices) if placed else indices]
+        value = read(indices) if read else sums[indices]
         shifted = value if b is None else value + wide(b[own])
         return stored(_activated(shifted, activation), dtype)
 

@@ -38,7 +38,7 @@ _TAPS: Final = ("kz", "ky", "kx")
 
 
 @dataclass(frozen=True, slots=True)
-class _Flat:
+class Flat:
     """Sizes of a flattened image.
 
     Attributes:
@@ -103,14 +103,14 @@ def conv(
     window = numbers(w.shape[len(w.shape) - frame.rank :])
     size = numbers(frame.parts(x.shape)[2])
     flat = _flat(size, window, stride, padding, dilation)
-    sums = _sums(x, _widened(w), flat, frame)
+    sums = _sums(x, widened(w), flat, frame)
     return _results(sums, b, flat, frame, activation, x.dtype)
 
 
 def _results(  # noqa: PLR0917 - what a layer ends in
     sums: Tensor,
     b: Tensor | None,
-    flat: _Flat,
+    flat: Flat,
     frame: Layout,
     activation: str | None,
     dtype: DType,
@@ -119,13 +119,14 @@ def _results(  # noqa: PLR0917 - what a layer ends in
     if flat.pixels and b is None and activation is None and dtype == sums.dtype:
         return sums
 
-    def placed(at: Indices) -> Indices:
+    def read(at: Indices) -> Expr:
         batch, own, place = frame.parts(at)
         steps = [p * pitch for p, pitch in zip(place, flat.pitch, strict=True)]
-        return (*batch, *own, sum(steps[1:], steps[0]))
+        value: Expr = sums[(*batch, *own, sum(steps[1:], steps[0]))]
+        return value
 
     shape = (*sums.shape[:-1], *flat.results)
-    return finished(sums, b, frame, activation, dtype, placed=placed, shape=shape)
+    return finished(sums, b, frame, activation, dtype, read=read, shape=shape)
 
 
 def conv_grad_data(
@@ -160,7 +161,7 @@ def conv_grad_data(
     flat = _flat(given, window, stride, padded, dilation)
     back = math.prod(numbers(w.shape)) <= _FEW_WEIGHTS
     turned_weights = w if back else turned(w, rank)
-    sums = _sums(dy, _widened(turned_weights), flat, frame, back=back)
+    sums = _sums(dy, widened(turned_weights), flat, frame, back=back)
     return _results(sums, None, flat, frame, None, dy.dtype)
 
 
@@ -182,6 +183,26 @@ def conv_grad(
     dx = conv_grad_data(dy, w, layout=layout, size=size, **given)
     window = numbers(w.shape[len(w.shape) - frame.rank :])
     dw = conv_grad_weight(dy, x, layout=layout, window=window, depthwise=False, **given)
+    return (dx, dw, bias_gradient(dy, frame)) if bias else (dx, dw)
+
+
+def conv_transposed_grad(
+    dy: Tensor,
+    x: Tensor,
+    w: Tensor,
+    *,
+    stride: tuple[int, ...],
+    padding: tuple[int, ...],
+    dilation: tuple[int, ...],
+    layout: str,
+    bias: bool,
+) -> tuple[Tensor, ...]:
+    """As `convolution_definitions.conv_transposed_grad`: a convolution of `dy`."""
+    frame = Layout(layout)
+    given = {"stride": stride, "padding": padding, "dilation": dilation}
+    dx = conv(dy, w, layout=layout, activation=None, **given)
+    window = numbers(w.shape[len(w.shape) - frame.rank :])
+    dw = conv_grad_weight(x, dy, layout=layout, window=window, depthwise=False, **given)
     return (dx, dw, bias_gradient(dy, frame)) if bias else (dx, dw)
 
 
@@ -209,20 +230,20 @@ def conv_grad_weight(
     plain = flat.pixels and flat.length % lanes == 0 and x.dtype.name not in NARROW
     image, spaced = x, dy
     if not plain:
-        image = _image(x, flat, frame, window, "image")
+        image = flat_image(x, flat, frame, window, "image")
         ones = (1,) * frame.rank
         none = (0,) * frame.rank
-        results = _Flat(
+        results = Flat(
             flat.results, none, ones, ones, flat.results, flat.extents, flat.pixels
         )
-        spaced = _image(dy, results, frame, ones, "spaced")
+        spaced = flat_image(dy, results, frame, ones, "spaced")
     return _over_lanes(spaced, image, flat, window, lanes, plain=plain, dtype=dy.dtype)
 
 
 def _over_lanes(
     dy: Tensor,
     image: Tensor,
-    flat: _Flat,
+    flat: Flat,
     window: tuple[int, ...],
     lanes: int,
     *,
@@ -261,7 +282,7 @@ def _flat(
     stride: tuple[int, ...],
     padding: tuple[int, ...],
     dilation: tuple[int, ...],
-) -> _Flat:
+) -> Flat:
     low, high = padding[::2], padding[1::2]
     padded = [n + a + b for n, a, b in zip(size, low, high, strict=True)]
     reach = [(k - 1) * d + 1 for k, d in zip(window, dilation, strict=True)]
@@ -274,10 +295,10 @@ def _flat(
         for have, step, n in zip(padded, stride, results, strict=True)
     ]
     pixels = len(window) == 1 and set(window + stride) == {1} and not any(padding)
-    return _Flat(size, low, stride, dilation, tuple(results), tuple(extents), pixels)
+    return Flat(size, low, stride, dilation, tuple(results), tuple(extents), pixels)
 
 
-def _widened(w: Tensor) -> Tensor:
+def widened(w: Tensor) -> Tensor:
     """Weights in the type that is computed in."""
     if w.dtype.name not in NARROW:
         return w
@@ -286,14 +307,22 @@ def _widened(w: Tensor) -> Tensor:
     return made
 
 
-def _image(
+def flat_image(
     x: Tensor,
-    flat: _Flat,
+    flat: Flat,
     frame: Layout,
     window: tuple[int, ...],
     name: str = "flat",
 ) -> Tensor:
-    """The padded image, dealt out and in one row."""
+    """The padded image, dealt out and in one row.
+
+    Args:
+        x: The images.
+        flat: How they are flattened.
+        frame: How they lie.
+        window: The extents of windows, which reach over the end of the last line.
+        name: The name of the copy.
+    """
     n, channels, _ = frame.parts(x.shape)
     reach = flat.offset([k - 1 for k in window])
     line = flat.extents[-1]
@@ -320,7 +349,7 @@ def _image(
 
 
 def _sums(
-    x: Tensor, w: Tensor, flat: _Flat, frame: Layout, *, back: bool = False
+    x: Tensor, w: Tensor, flat: Flat, frame: Layout, *, back: bool = False
 ) -> Tensor:
     """The sums of products, junk between the lines included.
 
@@ -334,7 +363,7 @@ def _sums(
     cut = len(w.shape) - frame.rank - 1
     leading, window = w.shape[: cut + 1], w.shape[cut + 1 :]
     copied = not flat.pixels or x.dtype.name in NARROW
-    image = _image(x, flat, frame, numbers(window)) if copied else x
+    image = flat_image(x, flat, frame, numbers(window)) if copied else x
     c = reduce_axis(leading[-2 if back else -1], "c")
     names = _TAPS[3 - frame.rank :]
     taps = [reduce_axis(k, name) for k, name in zip(window, names, strict=True)]

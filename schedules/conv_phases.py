@@ -1,0 +1,224 @@
+"""Transposed convolutions by phases: tiles of each phase's sums, then woven together.
+
+for unit in parallel(batch * outputs // rows * lines // R):
+    sums, sums_1, ... = alloc(f32[phases, rows, R * pitch])
+    for phase, q_0 in range(...):             # of each part, in register tiles
+        acc = alloc(f32[rows, vectors * lanes], scope="register")
+        ...
+    for o, u in range(...):
+        for t, r in unrolled(strides):        # a line of each phase
+            for lane in vectorized(lanes): y[...] = sums[...]
+
+The stores of all phases of a line are neighbours: they become one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Final
+
+from tensorlang.ir.nodes import Binary, Const, Load
+from tensorlang.ir.visit import blocks, walk
+from tensorlang.schedules.conv import weights
+from tensorlang.schedules.conv_tiles import (
+    Tile,
+    copied_image,
+    extents,
+    over,
+    tile_cost,
+    tiles,
+    width,
+)
+from tensorlang.schedules.cutting import cut_at, extent, shared
+from tensorlang.schedules.depthwise import depthwise_weights
+from tensorlang.schedules.generic import generic
+from tensorlang.scheduling import Knobs, Schedule, schedule
+from tensorlang.scheduling.tree import block_of, find_block
+
+_MOST_ROWS: Final = 14
+_VECTORS: Final = (1, 2, 3, 4, 5, 6, 8)
+_ENOUGH_UNITS: Final = 8
+_SCRATCH: Final = 1 << 18  # bytes of sums that a thread works on
+_MOST_WOVEN: Final = 8  # stores that can become one
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What there is to be cut.
+
+    Attributes:
+        outputs: Output channels of a group.
+        lines: Lines of a phase.
+        line: Elements from one to the next.
+        cuts: Numbers of lines that a thread may take at once.
+        parts: Phases and products of one sum, of each part.
+        units: How many units of work there are besides lines and outputs.
+    """
+
+    outputs: int
+    lines: int
+    line: int
+    cuts: Sequence[int]
+    parts: Sequence[tuple[int, int]]
+    units: int
+
+    @property
+    def rows(self) -> list[int]:
+        """Rows that a tile may have."""
+        return [n for n in range(1, _MOST_ROWS + 1) if self.outputs % n == 0]
+
+
+@schedule("conv", algorithm="phased")
+def phased(s: Schedule, knobs: Knobs) -> None:
+    """Each phase by register tiles, and the image from all of them."""
+    names = [block.name for block in blocks(s.function)]
+    if "wide" in names:
+        shared(s, s.loops("wide")[:1])
+    copied_image(s, "flat")
+    sums = [name for name in names if name.startswith("sums")]
+    (result,) = [b.name for b in blocks(s.function) if _read(s, b.name) & set(sums)]
+    _phases(s, result, sums, knobs)
+    done = {"wide", "flat", result, *sums}
+    if {"part", "rest"} & set(names):
+        alone = bool({"each", "ends"} & set(names))
+        done |= (depthwise_weights if alone else weights)(s, names, knobs)
+    if set(names) - done:
+        generic(s, knobs)
+
+
+def _read(s: Schedule, block: str) -> set[str]:
+    """The names of the buffers that a block reads, but does not write."""
+    found = walk(block_of(find_block(s.function, block)))
+    return {n.buffer.name for n in found if isinstance(n, Load)} - {block}
+
+
+def _phases(s: Schedule, result: str, sums: Sequence[str], knobs: Knobs) -> None:
+    """Units of some outputs by some lines of all phases."""
+    folded = over(s, "sums")
+    rank = len([loop for loop in folded if loop.startswith("k")])
+    outer, place = s.loops(result)[:-rank], s.loops(result)[-rank:]
+    strides = _strides(s, result, place)
+    batch, *groups = outer
+    work = _work(s, sums, place, strides, groups, rank, tall=len(folded) > rank)
+    tile, lines = _chosen(s, knobs, work)
+    around, inside = list(outer), []
+    if len(folded) > rank:
+        some, one = s.split(groups[-1], [None, tile.rows])
+        around, inside = [batch, *groups[:-1], some], [one]
+    if lines < work.lines:
+        several, line = s.split(place[0], [None, lines * strides[0]])
+        around, place = [*around, several], (line, *place[1:])
+    s.reorder(*around, *inside, *place)
+    for name in sums:
+        s.compute_at(name, around[-1])
+        span = extent(s, s.loops(name)[-len(over(s, name)) - 1]) or 1
+        tiles(s, tile, span, padded=True, name=name)
+    _woven(s, result, place, strides, tile.lanes)
+    shared(s, around)
+
+
+def _strides(s: Schedule, result: str, place: Sequence[str]) -> list[int]:
+    """Phases along each dimension: what pixels are taken modulo."""
+    block = block_of(find_block(s.function, result))
+    axes = {axis.value: axis.var for axis in block.axes}
+    named = {v.name: var for v, var in axes.items() if hasattr(v, "name")}
+    found = {
+        n.a: int(n.b.value)
+        for n in walk(block)
+        if isinstance(n, Binary) and n.op == "floormod" and isinstance(n.b, Const)
+    }
+    return [found.get(named.get(loop), 1) for loop in place]
+
+
+def _work(  # noqa: PLR0917 - what a unit is cut from
+    s: Schedule,
+    sums: Sequence[str],
+    place: Sequence[str],
+    strides: Sequence[int],
+    groups: Sequence[str],
+    rank: int,
+    *,
+    tall: bool,
+) -> _Work:
+    size = extent(s, place[0]) or 1
+    lines = -(-size // strides[0])
+    length = extent(s, s.loops("sums")[-len(over(s, "sums")) - 1]) or 1
+    whole = size % strides[0] == 0 and rank > 1
+    cuts = [n for n in range(1, lines + 1) if lines % n == 0] if whole else [lines]
+    rest = zip(extents(s, place[1:]), strides[1:], strict=True)
+    if all(n <= step for n, step in rest) and lines > 1:
+        cuts = [n for n in cuts if n > 1]  # a single sum has no loop
+    parts = []
+    for name in sums:
+        several = [loop for loop in s.loops(name) if loop.startswith("t")]
+        phases = prod(extents(s, several))
+        parts.append((phases, prod(extents(s, over(s, name)))))
+    outputs = extent(s, groups[-1]) or 1 if tall else 1
+    units = prod(extents(s, groups[:-1] if tall else groups))
+    return _Work(outputs, lines, length // lines, cuts, parts, units)
+
+
+def _chosen(s: Schedule, knobs: Knobs, work: _Work) -> tuple[Tile, int]:
+    """The tile and the lines of a unit: knobs, whose defaults are the cheapest."""
+    lanes, registers = width(s)
+
+    def cost(choice: tuple[Tile, int]) -> tuple[float, int]:
+        tile, lines = choice
+        count = work.lines // lines * (work.outputs // tile.rows)
+        span = lines * work.line
+        sums = 4 * tile.rows * span * sum(phases for phases, _ in work.parts)
+        few = 1.0 if count * work.units >= _ENOUGH_UNITS else 1.1
+        large = 1.05 if sums > _SCRATCH else 1.0
+        each = 200 + sum(
+            phases * tile_cost(span, tile, steps) for phases, steps in work.parts
+        )
+        return count * each * few * large, -lines
+
+    possible = [
+        (Tile(rows, vectors, lanes), lines)
+        for rows in work.rows
+        for vectors in _VECTORS
+        for lines in work.cuts
+        if (rows + 1) * vectors + 2 <= registers
+    ]
+    tile, lines = min(possible, key=cost)
+    rows = knobs.choice("rows", work.rows, default=tile.rows)
+    vectors = knobs.choice("vectors", _VECTORS, default=tile.vectors)
+    lines = knobs.choice("phase_lines", work.cuts, default=lines)
+    return Tile(rows, vectors, lanes), lines
+
+
+def _woven(
+    s: Schedule,
+    result: str,
+    place: Sequence[str],
+    strides: Sequence[int],
+    lanes: int,
+) -> None:
+    """The results of a line: vectors of each phase, stored between one another."""
+    for loop, stride in zip(place[:-1], strides, strict=False):
+        if 1 < stride <= _MOST_WOVEN and (extent(s, loop) or 1) % stride == 0:
+            s.unroll(s.split(loop, [None, stride])[1])
+    stride = strides[-1]
+    if stride > _MOST_WOVEN:
+        return
+    column = s.loops(result)[-1]
+    length = extent(s, column) or 1
+    pixels = length // stride
+    parts = []
+    block = result
+    for size in (pixels // lanes * lanes * stride, pixels % lanes * stride):
+        done = length - (extent(s, s.loops(block)[-1]) or 0)
+        if size and size + done < length:
+            first, block = cut_at(s, block, s.loops(block)[-1], size)
+            parts.append((first, size))
+        elif size:
+            parts.append((block, size))
+    for part, size in parts:
+        count = min(lanes, size // stride)
+        _, lane, phase = s.split(s.loops(part)[-1], [None, count, stride])
+        s.reorder(phase, lane)
+        s.unroll(phase)
+        s.vectorize(lane)
