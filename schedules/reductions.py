@@ -54,7 +54,10 @@ def folded_rows(plan: Plan) -> None:
         s.reorder(*rest, along.var.name)
     spatial = [loop.var.name for loop in stage.driven("spatial")]
     results = fused(s, spatial) if spatial else ""
-    fold_in_lanes(s, along, plan.partials())
+    if extent_of(along) is None:
+        fold_any_length(s, along, plan.partials(), [stage.name])
+    else:
+        fold_in_lanes(s, along, plan.partials())
     if results and plan.threads:
         s.parallel(results)
 
@@ -68,6 +71,19 @@ def fold_in_lanes(s: Schedule, loop: For, lanes: int) -> None:
     s.vectorize(lane)
     if length is not None and length % lanes:
         s.partition(step, length // lanes)
+
+
+def fold_any_length(s: Schedule, loop: For, lanes: int, folds: list[str]) -> None:
+    """Lanes that fold side by side along a loop that may be shorter than they are.
+
+    Their states are set in front of the loop, and a last masked step goes on from what
+    the whole ones leave.
+    """
+    for block in folds:
+        s.decompose_reduction(block, loop.var.name)
+    step, lane = s.split(loop.var.name, [None, lanes])
+    s.vectorize(lane)
+    s.partition(step, loop.extent // lanes)
 
 
 def folded_columns(plan: Plan) -> None:

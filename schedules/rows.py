@@ -25,7 +25,7 @@ from tensorlang.ir.visit import allocations
 from tensorlang.schedules.cutting import fused, in_lanes, tried
 from tensorlang.schedules.generic import generic
 from tensorlang.schedules.plan import Plan
-from tensorlang.schedules.reductions import fold_in_lanes
+from tensorlang.schedules.reductions import fold_any_length, fold_in_lanes
 from tensorlang.schedules.row_blocks import row_blocks
 from tensorlang.schedules.stages import (
     Stage,
@@ -205,24 +205,11 @@ def _in_lanes(s: Schedule, knobs: Knobs, joined: list[_Pass]) -> None:
     if any(each.folds for each in joined):
         lanes = Plan(s, knobs, first.stage).partials()
         if extent_of(loop) is None:
-            _fold_any_length(s, loop, lanes, [p.stage.name for p in joined if p.folds])
+            fold_any_length(s, loop, lanes, [p.stage.name for p in joined if p.folds])
         else:
             fold_in_lanes(s, loop, lanes)
     else:
         _written_in_lanes(s, loop, knobs.choice("lanes", _LANES, default=64))
-
-
-def _fold_any_length(s: Schedule, loop: For, lanes: int, folds: list[str]) -> None:
-    """Lanes that fold side by side along a loop that may be shorter than they are.
-
-    Their states are set in front of the loop, and a last masked step goes on from what
-    the whole ones leave.
-    """
-    for block in folds:
-        s.decompose_reduction(block, loop.var.name)
-    step, lane = s.split(loop.var.name, [None, lanes])
-    s.vectorize(lane)
-    s.partition(step, loop.extent // lanes)
 
 
 def _written_in_lanes(s: Schedule, loop: For, lanes: int) -> None:
