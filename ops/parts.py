@@ -116,6 +116,8 @@ class Parts:
         assert old is not None
         whole = self.rows.length // self.length
         nest = _cut(old.nest, whole, self) if side == REST else _upto(old.nest, whole)
+        if len(self._shape) == 2 and not self.rows.array.shape[2:]:
+            nest = _rows_first(nest)
         stage = replace(old, nest=nest)
         return tuple(Tensor(tensor.buffer, stage) for tensor in tensors)
 
@@ -140,6 +142,13 @@ def _upto(nest: Stmt, whole: Expr) -> Stmt:
     """The nest over whole parts."""
     assert isinstance(nest, For)
     return replace(nest, extent=whole)
+
+
+def _rows_first(nest: Stmt) -> Stmt:
+    """The parts of a row one after the other, as they lie in memory."""
+    assert isinstance(nest, For)
+    assert isinstance(nest.body, For)
+    return replace(nest.body, body=replace(nest, body=nest.body.body))
 
 
 def _cut(nest: Stmt, whole: Expr, parts: Parts) -> Stmt:
