@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tensorlang import targets
 from tensorlang.errors import ArgumentError, OperatorError, TensorlangError
+from tensorlang.ops.operator import DIRECT
 from tensorlang.records import lookup
 from tensorlang.runtime import build as build_kernel
 from tensorlang.runtime import cached_kernel
@@ -78,7 +79,7 @@ def default(
     from tensorlang.scheduling.knobs import Knobs  # noqa: PLC0415 - not when warm
 
     knobs = Knobs(pinned=pins)
-    made = schedule(op, workload, target, op.prefers(workload), knobs)
+    made = schedule(op, workload, target, preferred(op, workload, target), knobs)
     names = {name for name, _, _ in _pins()}
     whole_family = bool(op.family) and op.family in names
     if knobs.unasked() and not whole_family:  # of a family, some members have it
@@ -88,6 +89,18 @@ def default(
             f"{op.id}; it has {known}"
         )
     return made, knobs
+
+
+def preferred(op: Operator, workload: Workload, target: Target) -> str:
+    """The algorithm for a workload of which no record is known.
+
+    What an operator prefers is known of processors; on other devices it is the
+    definition itself, unless the other one has a schedule of its own there.
+    """
+    name = op.prefers(workload)
+    if target.model == "cpu" or schedules_of(op, name, target):
+        return name
+    return DIRECT
 
 
 def replayed(
@@ -139,12 +152,18 @@ def schedules(op: Operator, algorithm: str, target: Target) -> tuple[Entry, ...]
 
     Where it has none, the generic one, which goes by the shapes of its stages.
     """
+    from tensorlang.scheduling.registry import schedules_for  # noqa: PLC0415
+
+    own = schedules_of(op, algorithm, target)
+    return own or schedules_for(GENERIC, model=target.model)
+
+
+def schedules_of(op: Operator, algorithm: str, target: Target) -> tuple[Entry, ...]:
+    """The schedules of an operator's own family, of which there may be none."""
     import tensorlang.schedules  # noqa: F401, PLC0415 - fills the table; not when warm
     from tensorlang.scheduling.registry import schedules_for  # noqa: PLC0415
 
-    model = "cpu" if target.kind == "llvm" else "simt"
-    own = schedules_for(op.scheduled_as, algorithm, model)
-    return own or schedules_for(GENERIC, model=model)
+    return schedules_for(op.scheduled_as, algorithm, target.model)
 
 
 def pinned(op: Operator) -> dict[str, Any]:

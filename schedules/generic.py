@@ -56,12 +56,9 @@ _WAYS: Final[dict[str, tuple[_Way, ...]]] = {
 @schedule("generic")
 def generic(s: Schedule, knobs: Knobs) -> None:
     """Every stage by its kind; never refuses a function."""
-    for name in _names(s):
-        stage = _stage(s, name)
-        if stage is not None and _free_to_inline(s, stage):
-            tried(s, s.inline, name)
-    for name in _names(s):
-        stage = _stage(s, name)
+    inline_producers(s)
+    for name in stage_names(s):
+        stage = stage_named(s, name)
         if stage is not None and 0 not in map(extent_of, stage.loops):
             plan = Plan(s, knobs, stage)
             kind = kind_of(stage)
@@ -70,21 +67,31 @@ def generic(s: Schedule, knobs: Knobs) -> None:
                 _fold_epilogues(s, stage)
 
 
+def inline_producers(s: Schedule) -> None:
+    """Compute what is as well computed again where it is read."""
+    for name in stage_names(s):
+        stage = stage_named(s, name)
+        if stage is not None and _free_to_inline(s, stage):
+            tried(s, s.inline, name)
+
+
 def _fold_epilogues(s: Schedule, made: Stage) -> None:
     """Put what follows elementwise where the tiles are written back."""
-    for name in _names(s):
-        stage = _stage(s, name)
+    for name in stage_names(s):
+        stage = stage_named(s, name)
         if stage is None or kind_of(stage) != INJECTIVE:
             continue
         if made.output in {load.buffer for load in stage.loads}:
             tried(s, partial(s.inline, reverse=True), name)
 
 
-def _names(s: Schedule) -> list[str]:
+def stage_names(s: Schedule) -> list[str]:
+    """The blocks of the recognised stages, in program order."""
     return [stage.name for stage in stages(s.function)]
 
 
-def _stage(s: Schedule, name: str) -> Stage | None:
+def stage_named(s: Schedule, name: str) -> Stage | None:
+    """The stage of a block; None where it is none any more."""
     return next((stage for stage in stages(s.function) if stage.name == name), None)
 
 

@@ -25,7 +25,7 @@ def random(s: Schedule, knobs: Knobs) -> None:
     word = 8 * s.function.buffers[0].dtype.bytes
     width = s.target.lanes(word) if s.target else 16
     how = stream_knobs(knobs, lanes=_REGISTERS_SIDE_BY_SIDE * width)
-    names = [[loop.var.name for loop in chain] for chain in _nests(s.function)]
+    names = [[loop.var.name for loop in chain] for chain in nests(s.function)]
     for *rows, element in names:
         if rows:
             _batch(s, rows[0], element, how, width)
@@ -35,7 +35,7 @@ def random(s: Schedule, knobs: Knobs) -> None:
         _past_the_caches(s)
 
 
-def _nests(func: Function) -> Iterator[list[For]]:
+def nests(func: Function) -> Iterator[list[For]]:
     """The perfectly nested loops of each outermost statement."""
     body = func.body.stmts if isinstance(func.body, Seq) else (func.body,)
     for stmt in body:

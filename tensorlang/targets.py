@@ -1,9 +1,11 @@
 """What a kernel is built for: targets are values, found by name.
 
 `get("llvm")` is this machine's CPU through LLVM, and `host()` the same without the
-name. A target knows its limits (vector width and registers, caches, threads) because
-schedules ask for them, and its `fingerprint`, under which records are filed: readable,
-and the same on every machine of one kind, however many of its cores are ours.
+name. `get("opencl:1")` is an OpenCL device, and `get("cuda:sm_90a")` an architecture to
+compile for, whether or not such a GPU is here. A target knows its limits (vector width
+and registers, caches, threads) because schedules ask for them, and its `fingerprint`,
+under which records are filed: readable, and the same on every machine of one kind,
+however many of its cores are ours.
 
     amd-zen5-m2-avx512-bf16-l1_48k-l2_1m-l3_32m
 """
@@ -17,7 +19,7 @@ from functools import cache
 from importlib.util import find_spec
 from typing import Final
 
-from tensorlang import hardware
+from tensorlang import devices, hardware
 from tensorlang.errors import TargetError
 
 KINDS: Final = ("llvm", "opencl", "cuda")
@@ -25,8 +27,18 @@ THREADS_VARIABLE: Final = "TENSORLANG_THREADS"
 
 # kind -> (the package that drives it, how to get what it needs)
 _NEEDS: Final = {
-    "opencl": ("pyopencl", "pip install 'tensorlang[opencl]' and an OpenCL driver"),
     "cuda": ("pycuda", "pip install 'tensorlang[cuda]' and an NVIDIA GPU's driver"),
+}
+# architecture -> bytes of shared memory that one block may have
+ARCHITECTURES: Final = {"sm_80": 163 << 10, "sm_90a": 227 << 10, "sm_100": 227 << 10}
+# what a thread of a GPU moves at once, and the registers that it may have
+_GPU: Final = {
+    "vector_bits": 128,
+    "vector_registers": 255,
+    "cache_line": 128,
+    "l1_bytes": 0,
+    "l2_bytes": 0,
+    "l3_bytes": 0,
 }
 # the widest instruction set present -> (vector bits, vector registers)
 _VECTORS: Final = {
@@ -44,7 +56,9 @@ class Target:
 
     Sizes are in bytes, vector widths in bits. `cpu` names vendor and architecture,
     `features` the instruction sets as LLVM's and Linux's names agree on them.
-    `threads` is how many threads one kernel may use.
+    `threads` is how many threads one kernel may use: of a GPU, its processors, of whose
+    threads a block has up to `block_threads`, with `shared_bytes` of shared memory.
+    `index` is -1 for a GPU that is compiled for only.
     """
 
     kind: str = "llvm"
@@ -60,10 +74,15 @@ class Target:
     l2_bytes: int = 1 << 20
     l3_bytes: int = 32 << 20
     index: int = 0
+    block_threads: int = 0
+    shared_bytes: int = 0
+    driver: str = ""
 
     @property
     def name(self) -> str:
-        """How `get` finds it: `llvm`, `cuda`, `cuda:1`."""
+        """How `get` finds it: `llvm`, `cuda`, `cuda:1`, `cuda:sm_90a`."""
+        if self.index < 0:
+            return f"{self.kind}:{self.arch}"
         return f"{self.kind}:{self.index}" if self.index else self.kind
 
     @property
@@ -106,16 +125,22 @@ def get(spec: str | Target | None = None) -> Target:
     if spec is None or spec == "llvm":
         return host()
     kind, _, number = str(spec).partition(":")
+    if kind == "cuda" and number in ARCHITECTURES:
+        return _architecture(number)
     if kind not in KINDS or (number and not number.isdecimal()):
         known = ", ".join(repr(k) for k in KINDS)
         raise TargetError(f"{spec!r} is no target; the known ones are {known}")
     if kind == "llvm":
         raise TargetError(f"{spec!r}: there is one CPU target, named 'llvm'")
+    if kind == "opencl" and not devices.problem():
+        return _opencl(int(number or 0))
     raise TargetError(missing(kind, str(spec)))
 
 
 def missing(kind: str, spec: str = "") -> str:
     """Why a kind of target cannot be used here, and how to get it, in a sentence."""
+    if kind == "opencl":
+        return f"target {spec or kind!r} is not present: {devices.problem()}"
     package, remedy = _NEEDS[kind]
     if find_spec(package) is None:
         return (
@@ -124,13 +149,51 @@ def missing(kind: str, spec: str = "") -> str:
         )
     return (
         f"target {spec or kind!r} is not present: this version of tensorlang builds "
-        f"for 'llvm' only; use target='llvm'"
+        f"for 'llvm' and 'opencl'; use one of these"
     )
 
 
 def known() -> dict[str, str]:
     """Every kind of target: an empty string where it is usable, else why it is not."""
-    return {kind: "" if kind == "llvm" else missing(kind) for kind in KINDS}
+    found = {kind: "" if kind == "llvm" else missing(kind) for kind in KINDS}
+    return found if devices.problem() else found | {"opencl": ""}
+
+
+@cache
+def _opencl(index: int) -> Target:
+    found = devices.devices()
+    if index >= len(found):
+        raise TargetError(
+            f"target 'opencl:{index}' is not present: this machine has "
+            f"{len(found)} OpenCL devices, numbered from 0"
+        )
+    device = found[index]
+    return Target(
+        kind="opencl",
+        device=device.title,
+        arch=device.arch,
+        cpu=device.slug,
+        features=device.features,
+        threads=device.units,
+        index=index,
+        block_threads=device.block_threads,
+        shared_bytes=device.shared_bytes,
+        driver=device.driver,
+        **_GPU,
+    )
+
+
+def _architecture(arch: str) -> Target:
+    return Target(
+        kind="cuda",
+        device=f"any GPU of {arch}, to compile for",
+        arch=arch,
+        cpu=arch,
+        index=-1,
+        block_threads=1024,
+        shared_bytes=ARCHITECTURES[arch],
+        **_GPU,  # type: ignore[arg-type]
+    )
 
 
 def host() -> Target:

@@ -17,8 +17,8 @@ from operator import sub
 from typing import TYPE_CHECKING, Any, Final
 
 from tensorlang import targets
-from tensorlang.errors import CodegenError, TargetError
-from tensorlang.runtime import cache, llvm, wrapper
+from tensorlang.errors import CodegenError
+from tensorlang.runtime import backends, cache
 from tensorlang.runtime.kernel import Artifact, Kernel
 from tensorlang.runtime.signature import Signature
 from tensorlang.targets import Target
@@ -69,10 +69,10 @@ def build(
         TargetError: the target is unknown or not present.
         CodegenError: the target cannot express the function.
     """
-    chosen = _usable(target)
+    chosen = targets.get(target)
     recipe = _recipe(func, trace, knobs)
     if not store:
-        return Kernel(make_artifact(recipe, chosen), chosen)
+        return _loaded(make_artifact(recipe, chosen), chosen)
     return _once(_key(recipe, chosen), chosen, lambda: recipe)
 
 
@@ -89,11 +89,11 @@ def cached_kernel(
     tensorlang itself, which are part of every key. `make` may return a `Function`, or
     a `Schedule`.
     """
-    chosen = target if isinstance(target, Target) else _usable(target)
+    chosen = target if isinstance(target, Target) else targets.get(target)
     found = _NAMED.get((key, chosen))
     if found is not None:
         return found
-    name = cache.key_of("name", key, repr(chosen), llvm.versions())
+    name = cache.key_of("name", key, repr(chosen), _versions(chosen))
     with _lock(name):
         found = _NAMED.get((key, chosen))
         if found is None:
@@ -104,26 +104,24 @@ def cached_kernel(
 
 def make_artifact(recipe: Recipe, target: Target) -> Artifact:
     """Verify, lower, print and compile a function, looking into no cache."""
-    from tensorlang.codegen.llvm.render import render  # noqa: PLC0415 - not when warm
-    from tensorlang.codegen.lower import lower  # noqa: PLC0415 - not when warm
     from tensorlang.ir.printer import show  # noqa: PLC0415 - not when warm
     from tensorlang.ir.verifier import verify  # noqa: PLC0415 - not when warm
     from tensorlang.runtime.describing import signature_of  # noqa: PLC0415 - the same
 
     verify(recipe.function)
+    backend = backends.of(target)
     signature = signature_of(recipe.function)
     times = [time.perf_counter()]
-    lowered = lower(recipe.function, target)
+    lowered = backend.lower(recipe.function, target)
     times.append(time.perf_counter())
-    source = render(lowered, target, recipe.knobs)
+    source = backend.render(lowered, target, recipe.knobs)
     times.append(time.perf_counter())
-    code = llvm.compile_module(source)
+    code, wrapped = backend.compiled(source, lowered, signature, target)
     times.append(time.perf_counter())
-    apart = wrapper.runs_apart(source)
     return Artifact(
         signature,
         code,
-        wrapper.wrapper_code(signature, target.threads, apart=apart),
+        wrapped,
         ir=show(recipe.function),
         lowered=show(lowered),
         source=source,
@@ -166,9 +164,9 @@ def _once(key: str, target: Target, source: Callable[[], Recipe]) -> Kernel:
 def _load(key: str, target: Target, source: Callable[[], Recipe]) -> Kernel:
     entry = cache.load(key)
     if entry is not None:
-        return Kernel(_from_entry(entry), target)
+        return _loaded(_from_entry(entry), target)
     artifact = make_artifact(source(), target)
-    kernel = Kernel(artifact, target)
+    kernel = _loaded(artifact, target)
     cache.save(key, _to_entry(artifact))
     return kernel
 
@@ -181,7 +179,7 @@ def _key(recipe: Recipe, target: Target) -> str:
     from tensorlang.ir.digest import digest  # noqa: PLC0415 - not in a warm process
 
     function = digest(recipe.function)
-    return cache.key_of("kernel", function, repr(target), llvm.versions())
+    return cache.key_of("kernel", function, repr(target), _versions(target))
 
 
 def _to_entry(artifact: Artifact) -> cache.Entry:
@@ -220,8 +218,10 @@ def _recipe(subject: Any, trace: Any, knobs: Mapping[str, Any] | None) -> Recipe
     return Recipe(function, text, knobs or getattr(subject, "knobs", {}))
 
 
-def _usable(target: str | Target | None) -> Target:
-    chosen = targets.get(target)
-    if chosen.kind != "llvm":
-        raise TargetError(f"no kernels are built for {chosen} yet; use target='llvm'")
-    return chosen
+def _loaded(artifact: Artifact, target: Target) -> Kernel:
+    kernel: Kernel = backends.of(target).load(artifact, target)
+    return kernel
+
+
+def _versions(target: Target) -> str:
+    return str(backends.of(target).versions(target))

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import ctypes
-import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
 import numpy as np
 
 from tensorlang.errors import ArgumentError, KernelError
-from tensorlang.runtime import arrays, calling, llvm, pool, wrapper
+from tensorlang.runtime import arrays
 from tensorlang.runtime.outputs import output_maker
 from tensorlang.runtime.signature import Signature
 from tensorlang.targets import Target
@@ -22,16 +21,16 @@ if TYPE_CHECKING:
     from tensorlang.ir.cost import Cost
     from tensorlang.ir.nodes import Function
 
-_INSTRUCTION: Final = re.compile(r"^\s+([a-z][\w.]*)", re.MULTILINE)
-
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
     """What building made: all of it is plain data, so it can be cached on disk.
 
-    `ir` is the text of the function that was built, `lowered` of what codegen made of
-    it, `source` the LLVM IR printed from that, `trace` the schedule's steps, `knobs`
-    the values that the schedule used, `seconds` what building took, by stage.
+    `object_code` is the machine's, `wrapper_code` what calls it: on the host the call
+    wrapper's, for a device the launches, as JSON. `ir` is the text of the function that
+    was built, `lowered` of what codegen made of it, `source` what was printed from
+    that, `trace` the schedule's steps, `knobs` the values that the schedule used,
+    `seconds` what building took, by stage.
     """
 
     signature: Signature
@@ -45,7 +44,7 @@ class Artifact:
     seconds: Mapping[str, float] = field(default_factory=dict)
 
 
-class Kernel:
+class Kernel(ABC):
     """A function compiled for a target and loaded.
 
     Call it with its buffers in order, then its free scalars: `kernel(x, w, y)`; the
@@ -72,32 +71,16 @@ class Kernel:
         KernelError: the kernel's own checks failed, such as an index out of range.
     """
 
+    out_of_memory: ClassVar[int] = -1  # the fault code that says so
+
     def __init__(self, artifact: Artifact, target: Target) -> None:
         self.name: Final = artifact.signature.name
         self.target: Final = target
         self.signature: Final = artifact.signature
         self.artifact: Final = artifact
         signature = artifact.signature
-        library = llvm.link(
-            [artifact.object_code, artifact.wrapper_code],
-            wrapper.exports(signature),
-            pool.symbols() | wrapper.imports(signature),
-        )
-        run = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
-        self._library = library
-        self._entry: Callable[[int], int] = run(library[f"{self.name}.run"])
         self.launch: Callable[..., Any] = self._slow
-        if wrapper.has_fast_path(signature):
-            address = library[f"{self.name}.call"]
-            self.launch = wrapper.native_function(
-                signature, address, self._slow, self._fault, library
-            )
-        self.each: Callable[..., bool] = _never
-        if wrapper.takes_several(signature):
-            address = library[f"{self.name}.each"]
-            self.each = wrapper.native_function(
-                signature, address, _never, self._fault, library
-            )
+        self.each: Callable[..., bool] = never
         self._arity: Final = len(signature.buffers) + len(signature.free)
         self._written = itemgetter(*signature.outs) if signature.outs else _nothing
         self._only_out = signature.outs[0] if len(signature.outs) == 1 else None
@@ -127,7 +110,7 @@ class Kernel:
 
     @property
     def source(self) -> str:
-        """The LLVM IR that codegen printed."""
+        """What codegen printed: LLVM IR, OpenCL C or CUDA C++."""
         return self.artifact.source
 
     @property
@@ -156,20 +139,19 @@ class Kernel:
 
         return parse(self.artifact.lowered)
 
-    @cached_property
+    @property
+    @abstractmethod
     def asm(self) -> str:
-        """The host's assembly of the kernel, without the call wrapper."""
-        return llvm.assembly(self.artifact.source)
+        """The machine's own instructions, for people to read.
 
-    @cached_property
+        Raises:
+            TargetError: the device does not tell.
+        """
+
+    @property
+    @abstractmethod
     def resources(self) -> Mapping[str, int]:
-        """Bytes of object code, instructions, and bytes of stack of the kernel."""
-        stack = re.findall(r"sub[q]?\s+\$(\d+), %rsp", self.asm)
-        return {
-            "object_bytes": len(self.artifact.object_code),
-            "instructions": len(_INSTRUCTION.findall(self.asm)),
-            "stack_bytes": max(map(int, stack), default=0),
-        }
+        """What the kernel takes of its machine, by name: bytes, instructions, ..."""
 
     @cached_property
     def cost(self) -> Cost:
@@ -180,14 +162,12 @@ class Kernel:
 
     # ------------------------------------------------------------- the calls
 
+    @abstractmethod
     def _slow(self, *args: Any) -> None:
-        """The careful call, which takes what the emitted wrapper does not."""
-        code = calling.run(self.signature, self._entry, args)
-        if code:
-            self._fault(code)
+        """The careful call, which takes whatever can be taken."""
 
     def _fault(self, code: int) -> NoReturn:
-        if code == wrapper.OUT_OF_MEMORY:
+        if code == self.out_of_memory:
             raise MemoryError(f"{self.name}: there is no memory for its temporaries")
         error = KernelError(
             f"{self.name} reported fault {code}: a check on its data failed"
@@ -242,5 +222,6 @@ def _nothing(_args: object) -> None:
     return None
 
 
-def _never(*_args: object) -> bool:
+def never(*_args: object) -> bool:
+    """An `each` that takes nothing."""
     return False

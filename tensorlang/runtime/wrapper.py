@@ -86,14 +86,21 @@ def takes_several(signature: Signature) -> bool:
     """Whether a kernel can be given several arrays a parameter, all in one launch.
 
     So it is where it updates arrays in place, and all are of one length that it is
-    told, whatever their shapes.
+    told, whatever their shapes; or where it reads such, and what it writes has lengths
+    that follow from that one.
     """
-    shapes = {buffer.shape for buffer in signature.buffers}
-    flat = len(shapes) == 1 and all(
-        len(shape) == 1 and isinstance(shape[0], str) for shape in shapes
+    if not has_fast_path(signature) or any(
+        len(b.shape) != 1 for b in signature.buffers
+    ):
+        return False
+    first, *others = signature.buffers
+    flat = isinstance(first.shape[0], str)
+    own = [b for b in others if isinstance(b.shape[0], tuple)]
+    alike = all(b.shape == first.shape for b in others if b not in own)
+    updates = any(b.role == "inout" for b in signature.buffers)
+    return (
+        flat and alike and (updates or bool(own)) and all(b.role == "out" for b in own)
     )
-    in_place = any(buffer.role == "inout" for buffer in signature.buffers)
-    return flat and in_place and has_fast_path(signature)
 
 
 def runs_apart(source: str) -> bool:
@@ -190,6 +197,7 @@ def _buffer(i: int, buffer: BufferSpec, symbols: dict[str, str]) -> dict[str, An
         "flags": _CONTIGUOUS | _ALIGNED | writeable,
         "written": int(buffer.written),
         "dims": dims,
+        "own_length": len(buffer.shape) == 1 and isinstance(buffer.shape[0], tuple),
         "checks": [f"%a{i}.d{k}.same" for k, d in enumerate(dims) if d is not None],
     }
 

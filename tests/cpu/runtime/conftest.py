@@ -4,7 +4,8 @@ import pytest
 
 from tensorlang import targets
 from tensorlang.runtime import llvm, wrapper
-from tensorlang.runtime.kernel import Artifact, Kernel
+from tensorlang.runtime.host import HostKernel
+from tensorlang.runtime.kernel import Artifact
 from tensorlang.runtime.signature import BufferSpec, ScalarSpec, Signature
 
 QUERIES = """
@@ -49,7 +50,8 @@ def assemble():
         wrapped = wrapper.wrapper_code(
             signature, threads, apart=wrapper.runs_apart(source)
         )
-        return Kernel(Artifact(signature, code, wrapped, source=source), targets.host())
+        artifact = Artifact(signature, code, wrapped, source=source)
+        return HostKernel(artifact, targets.host())
 
     make.buffer = buffer
     make.scale = SCALE

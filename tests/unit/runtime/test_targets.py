@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tensorlang import hardware, targets
+from tensorlang import devices, hardware, targets
 from tensorlang.errors import TargetError
 from tensorlang.targets import Target
 
@@ -63,11 +63,14 @@ def test_unknown_target_says_the_known_ones():
         targets.get("llvm:1")
 
 
-def test_absent_target_says_how_to_get_it():
+def test_absent_target_says_how_to_get_it(monkeypatch):
     with pytest.raises(TargetError, match=r"'cuda:1' is not present"):
         targets.get("cuda:1")
     assert targets.known()["llvm"] == ""
+    monkeypatch.setattr(devices, "find_spec", lambda _: None)
     assert "not present" in targets.known()["opencl"]
+    with pytest.raises(TargetError, match=r"pyopencl is not installed; it needs pip"):
+        targets.get("opencl")
 
 
 def test_threads_from_the_environment(monkeypatch):

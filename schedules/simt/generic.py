@@ -1,0 +1,117 @@
+"""A sound schedule for threads by shape alone, whatever the operator.
+
+Elementwise stages are one grid; of a reduction or a contraction each thread folds one
+result, in a register; one long reduction goes in parts. What is not recognised is bound
+by its outermost loops, where these are independent, and else run by a single thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Final, TypeAlias
+
+from tensorlang.errors import ScheduleError
+from tensorlang.ir.nodes import For, Function, Seq, Stmt
+from tensorlang.ir.visit import loops
+from tensorlang.schedules.cutting import tried
+from tensorlang.schedules.generic import inline_producers, stage_named, stage_names
+from tensorlang.schedules.simt.grid import grid_knobs, is_empty, one_each, share_out
+from tensorlang.schedules.stages import (
+    CONTRACTION,
+    INJECTIVE,
+    REDUCTION,
+    Stage,
+    extent_of,
+    is_elementwise,
+    kind_of,
+)
+from tensorlang.scheduling import Knobs, Schedule, schedule
+
+_Way: TypeAlias = Callable[[Schedule, Knobs, Stage], None]
+_ROW_THREADS: Final = (32, 64, 128, 256)
+_PART: Final = 1 << 12  # elements that one part of a long reduction folds
+
+
+@schedule("generic", model="simt")
+def generic(s: Schedule, knobs: Knobs) -> None:
+    """Every stage by its kind; never refuses a function."""
+    inline_producers(s)
+    for name in stage_names(s):
+        stage = stage_named(s, name)
+        if stage is not None and 0 not in map(extent_of, stage.loops):
+            any(tried(s, way, s, knobs, stage) for way in _WAYS[kind_of(stage)])
+    for chain in _unbound(s.function):
+        bind_somehow(s, chain)
+
+
+def elements(s: Schedule, knobs: Knobs, stage: Stage) -> None:
+    """All elements as one grid; several to a thread where their indices are one."""
+    bits = max(8 * buffer.dtype.bytes for buffer in stage.outputs)
+    names = [loop.var.name for loop in stage.loops]
+    if is_elementwise(stage):
+        share_out(s, names, grid_knobs(s, knobs, bits))
+    else:
+        one_each(s, names, grid_knobs(s, knobs, bits).threads)
+
+
+def results(s: Schedule, knobs: Knobs, stage: Stage) -> None:
+    """A result to a thread, which folds it in a register."""
+    spatial = [loop.var.name for loop in stage.driven("spatial")]
+    if not spatial:
+        raise ScheduleError("there is one result only")
+    folded = [loop.var.name for loop in stage.driven("reduction")]
+    threads = knobs.choice("row_threads", _ROW_THREADS, default=64)
+    if [loop.var.name for loop in stage.loops] != spatial + folded:
+        s.reorder(*spatial, *folded)
+    thread = one_each(s, spatial, threads)
+    if len(stage.outputs) == 1:
+        tried(s, s.cache_write, stage.name, stage.output.name, "register", thread)
+
+
+def parts(s: Schedule, knobs: Knobs, stage: Stage) -> None:
+    """One result: parts of a fixed length, one to a thread, then these by one thread.
+
+    How it is cut does not depend on the device, and so the result does not.
+    """
+    if stage.driven("spatial"):
+        raise ScheduleError("there are results enough to share out")
+    first, *inner = stage.loops
+    length = max(_PART // prod(extent_of(loop) or 1 for loop in inner), 1)
+    outer, _ = s.split(first.var.name, [None, length])
+    name, _ = s.rfactor(stage.name, outer)
+    threads = knobs.choice("row_threads", _ROW_THREADS, default=64)
+    one_each(s, s.loops(name)[:1], threads)
+
+
+_WAYS: Final[dict[str, tuple[_Way, ...]]] = {
+    INJECTIVE: (elements,),
+    REDUCTION: (results, parts),
+    CONTRACTION: (results,),
+}
+
+
+def bind_somehow(s: Schedule, chain: Sequence[str]) -> None:
+    """Bind as many of a chain's outermost loops as are independent, as one."""
+    if any(is_empty(s, name) for name in chain):
+        return
+    for count in range(len(chain), 0, -1):
+        if tried(s, one_each, s, chain[:count], 64):
+            return
+    if chain:
+        tried(s, s.bind, chain[0], "block.x")
+
+
+def _unbound(func: Function) -> list[list[str]]:
+    """The perfectly nested serial loops of each outermost statement not bound yet."""
+    body = func.body.stmts if isinstance(func.body, Seq) else (func.body,)
+    found = []
+    for stmt in body:
+        chain: list[str] = []
+        inner: Stmt = stmt
+        while isinstance(inner, For) and inner.kind == "serial":
+            chain.append(inner.var.name)
+            inner = inner.body
+        if chain and not any(loop.thread for loop in loops(stmt)):
+            found.append(chain)
+    return found

@@ -1,0 +1,104 @@
+"""Loops over independent elements, shared out among blocks of threads.
+
+    for i in range(n):      ->      for i_0 in bound((n + 1023) // 1024, "block.x"):
+                                        for i_1 in bound(256, "thread.x"):
+                                            for i_2 in vectorized(4):
+
+Each block does a fixed number of elements, so a grid is as large as the array asks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tensorlang.ir.nodes import Const
+from tensorlang.schedules.cutting import extent, fused
+from tensorlang.schedules.streaming import loop_named
+from tensorlang.scheduling import Knobs, Schedule
+
+THREADS: Final = (32, 64, 128, 256, 512)
+LANES: Final = (1, 2, 4, 8, 16)
+STEPS: Final = (1, 2, 4, 8, 16, 32)
+_ACCESS_BITS: Final = 128  # of one access by a thread
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """How elements are shared out.
+
+    Attributes:
+        threads: Of a block.
+        steps: How often a block goes on to the next elements.
+        lanes: Neighbours that one thread does at once.
+    """
+
+    threads: int
+    steps: int
+    lanes: int
+
+    @property
+    def elements(self) -> int:
+        """Elements of one block."""
+        return self.threads * self.steps * self.lanes
+
+
+def grid_knobs(s: Schedule, knobs: Knobs, bits: int) -> Grid:
+    """The knobs of a grid, for elements of so many bits.
+
+    A GPU's thread moves 16 bytes at once. On a CPU's driver neighbouring threads are
+    the lanes of a vector, and one element each makes its loads contiguous.
+    """
+    on_cpu = s.target is not None and s.target.arch.startswith("cpu")
+    lanes = 1 if on_cpu else max(min(_ACCESS_BITS // max(bits, 8), LANES[-1]), 1)
+    return Grid(
+        knobs.choice("threads", THREADS, default=256),
+        knobs.choice("steps", STEPS, default=8 if on_cpu else 1),
+        knobs.choice("lanes", LANES, default=lanes),
+    )
+
+
+def share_out(s: Schedule, loops: Sequence[str], grid: Grid) -> str:
+    """Bind perfectly nested loops, as one, to blocks and threads.
+
+    Returns:
+        The innermost loop that is left to one thread, or the loop over threads.
+    """
+    whole = fused(s, loops)
+    count = extent(s, whole)
+    threads, lanes = grid.threads, grid.lanes
+    if count is not None and count < grid.elements:
+        lanes = lanes if count >= threads * lanes else 1
+        threads = min(threads, _rounded(count))
+        blocks, thread, lane = s.split(whole, [None, threads, lanes])
+    else:
+        blocks, _, thread, lane = s.split(whole, [None, grid.steps, threads, lanes])
+    s.bind(blocks, "block.x")
+    s.bind(thread, "thread.x")
+    if lanes > 1:
+        s.vectorize(lane)
+    return lane
+
+
+def _rounded(count: int) -> int:
+    """Threads for a few elements: whole warps, at least one."""
+    return max(-(-count // 32) * 32, 32)
+
+
+def one_each(s: Schedule, loops: Sequence[str], threads: int) -> str:
+    """Bind perfectly nested loops as one, an element to a thread: the thread's loop."""
+    whole = fused(s, loops)
+    count = extent(s, whole)
+    if count is not None:
+        threads = min(threads, _rounded(count))
+    blocks, thread = s.split(whole, [None, threads])
+    s.bind(blocks, "block.x")
+    s.bind(thread, "thread.x")
+    return thread
+
+
+def is_empty(s: Schedule, loop: str) -> bool:
+    """Whether a loop never runs."""
+    found = loop_named(s, loop).extent
+    return isinstance(found, Const) and found.value <= 0

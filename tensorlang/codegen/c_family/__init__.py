@@ -1,0 +1,1 @@
+"""Lowered functions as OpenCL C and CUDA C: `render.render(function, target)`."""

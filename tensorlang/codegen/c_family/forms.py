@@ -1,0 +1,154 @@
+"""How an operation is written in C, and where it needs parentheses.
+
+C's integers are not the IR's: narrow ones compute as `int`, signed ones must not
+overflow, and division rounds towards zero. `form` says which way of writing it an
+operation needs:
+
+    infix     `a + b`, as it stands
+    shift     division by a power of two, `a >> 3`
+    mask      its remainder, `a & 7`
+    wrapped   `(i32)((u32)a + (u32)b)`: signed, and it may wrap
+    narrowed  `(u8)(a + b)`: C computes in `int`
+    call      a function of the prelude, or of the language
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from tensorlang.ir.nodes import (
+    Binary,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    For,
+    Let,
+    Load,
+    Node,
+    Select,
+    Unary,
+    Var,
+)
+from tensorlang.ir.visit import walk
+
+SYMBOLS: Final = {
+    "add": "+",
+    "sub": "-",
+    "mul": "*",
+    "div": "/",
+    "floordiv": "/",
+    "floormod": "%",
+    "and": "&",
+    "or": "|",
+    "xor": "^",
+    "shl": "<<",
+    "shr": ">>",
+    "eq": "==",
+    "ne": "!=",
+    "lt": "<",
+    "le": "<=",
+    "gt": ">",
+    "ge": ">=",
+}
+# C's levels, loosest first; what binds tighter than its surroundings stands bare
+_LEVELS: Final = {"|": 6, "^": 7, "&": 8, "==": 9, "!=": 9, "<": 10, "<=": 10}
+_LEVELS_: Final = {">": 10, ">=": 10, "<<": 11, ">>": 11, "+": 12, "-": 12}
+LEVELS: Final = _LEVELS | _LEVELS_ | {"*": 13, "/": 13, "%": 13}
+SELECTION: Final = 3
+CAST: Final = 14
+ATOM: Final = 16
+_BITS: Final = ("and", "or", "xor", "shr")
+# operations that compilers warn of, or readers stumble at, beside another one
+_CLOSED: Final = (6, 7, 8, 11)
+
+
+class Facts:
+    """What is known of a kernel's integers: which of them are never negative."""
+
+    def __init__(self, body: Node, sizes: Iterable[Var]) -> None:
+        self.natural = set(sizes)
+        for node in walk(body):
+            if isinstance(node, For):
+                self.natural.add(node.var)
+            if isinstance(node, Let) and self._counts(node):
+                self.natural.add(node.var)
+
+    def _counts(self, let: Let) -> bool:
+        return let.var.dtype.is_integer and self.at_least_zero(let.value)
+
+    def at_least_zero(self, expr: Expr) -> bool:
+        """Whether an integer is shown not to be negative."""
+        match expr:
+            case Const(value=value):
+                return value >= 0
+            case Var():
+                return expr in self.natural
+            case Binary(op="add" | "mul" | "floordiv" | "min" | "shr", a=a, b=b):
+                return self.at_least_zero(a) and self.at_least_zero(b)
+            case Binary(op="floormod", b=b):
+                return self.at_least_zero(b)
+            case Binary(op="max" | "and", a=a, b=b):
+                return self.at_least_zero(a) or self.at_least_zero(b)
+            case Select(a=a, b=b):
+                return self.at_least_zero(a) and self.at_least_zero(b)
+        return expr.dtype.kind == "uint"
+
+    def form(self, expr: Binary) -> str:
+        """The way of writing an operation."""
+        dtype, op = expr.dtype, expr.op
+        if op in ("min", "max"):
+            return "call"
+        if op in ("floordiv", "floormod"):
+            return self._division(expr)
+        if dtype.is_float or dtype.is_bool or op in _BITS:
+            return "infix"
+        if dtype.bits < 32:
+            return "narrowed"
+        return "wrapped" if dtype.name == "i32" or op == "shl" else "infix"
+
+    def _division(self, expr: Binary) -> str:
+        divisor = expr.b.value if isinstance(expr.b, Const) else 0
+        if divisor <= 0:
+            return "call"
+        if expr.dtype.kind == "uint" or self.at_least_zero(expr.a):
+            return "infix"
+        if int(divisor) & (int(divisor) - 1) == 0:
+            return "shift" if expr.op == "floordiv" else "mask"
+        return "call"
+
+    def level(self, expr: Expr) -> int:
+        """How tightly the written expression binds."""
+        match expr:
+            case Const(value=value):
+                negative = not expr.dtype.is_bool and value < 0
+                return CAST if negative else ATOM
+            case Binary():
+                return self._level(expr)
+            case Compare(op=op):
+                return LEVELS[SYMBOLS[op]]
+            case Load() if expr.dtype.is_bool and expr.dtype.lanes == 1:
+                return LEVELS["!="]
+            case Cast() if expr.dtype.is_bool:
+                return LEVELS["!="]
+            case Cast() | Unary():
+                return CAST
+            case Select():
+                return SELECTION
+        return ATOM
+
+    def _level(self, expr: Binary) -> int:
+        form = self.form(expr)
+        if form in ("wrapped", "narrowed"):
+            return CAST
+        written = {"shift": ">>", "mask": "&", "infix": SYMBOLS.get(expr.op, "")}
+        return LEVELS[written[form]] if form in written else ATOM
+
+    def bare(self, expr: Expr, around: int, *, right: bool = False) -> bool:
+        """Whether an operand needs no parentheses inside of an operator's level."""
+        own = self.level(expr)
+        if own == around and not right:
+            return True
+        mixed = own in _CLOSED or around in _CLOSED
+        return own > around and (not mixed or own >= CAST)

@@ -1,0 +1,172 @@
+"""From a lowered function to C: `render(function, target)`.
+
+The templates hold one macro for each node of the IR, named after it. `c_family.j2` has
+them all; `opencl.cl.j2` and `cuda.cu.j2` have those that the language writes otherwise,
+and these come first. Macros print what is below a node with `emit`, call each other
+through `c`, and ask for functions of the prelude with `need`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tensorlang import templates
+from tensorlang.codegen.c_family import forms
+from tensorlang.codegen.c_family.literals import literal
+from tensorlang.codegen.simt.host import Launch, is_private, launches
+from tensorlang.errors import CodegenError
+from tensorlang.ir.dtypes import DType
+from tensorlang.ir.nodes import Binary, Expr, Function, Node, Param, Seq, Var
+from tensorlang.ir.visit import writes
+from tensorlang.targets import Target
+
+_TEMPLATES: Final = {"opencl": "opencl.cl.j2", "cuda": "cuda.cu.j2"}
+_BASE: Final = "c_family.j2"
+
+
+def render(
+    function: Function, target: Target, knobs: Mapping[str, Any] | None = None
+) -> str:
+    """The source of a lowered function's launches, headed by what it was made from.
+
+    Raises:
+        CodegenError: the function was not lowered, or the language has no such node.
+    """
+    printer = Printer(function, target.kind)
+    kernels = [printer.kernel(launch) for launch in launches(function)]
+    prelude = printer.prelude()
+    return str(
+        printer.macros["Source"](
+            header=_header(function, target, knobs or {}),
+            types=sorted(printer.types, key=_width),
+            prelude=prelude,
+            kernels=kernels,
+        )
+    )
+
+
+def _width(name: str) -> tuple[bool, int, str]:
+    """Scalars before vectors of them."""
+    return "x" in name, len(name), name
+
+
+def _header(function: Function, target: Target, knobs: Mapping[str, Any]) -> list[str]:
+    lines = [f"{function.name}, for {target}"]
+    lines += [f"  {_signature(param)}" for param in function.params]
+    lines += [f"  {var.name}: {var.dtype}" for var in function.scalars]
+    if knobs:
+        lines.append(", ".join(f"{k}={v}" for k, v in sorted(knobs.items())))
+    return lines
+
+
+def _signature(param: Param) -> str:
+    shape = ", ".join(map(str, param.buffer.shape))
+    return f"{param.role} {param.buffer.name}: {param.buffer.dtype}[{shape}]"
+
+
+@dataclass(frozen=True)
+class _Macros:
+    """The macros by name, those of the language before the common ones."""
+
+    found: Mapping[str, Callable[..., str]]
+
+    def __getattr__(self, name: str) -> Callable[..., str]:
+        return self[name]
+
+    def __getitem__(self, name: str) -> Callable[..., str]:
+        if name not in self.found:
+            raise CodegenError(f"C code has no {name}: the templates have no macro")
+        return self.found[name]
+
+
+class Printer:
+    """Prints nodes by the macros of their names, and remembers what they need."""
+
+    def __init__(self, function: Function, kind: str) -> None:
+        self.function = function
+        self.types: set[str] = set()
+        self.needed: dict[str, tuple[str, tuple[str, ...]]] = {}
+        self.facts = forms.Facts(Seq(()), ())
+        given = {
+            "emit": self.emit,
+            "need": self.need,
+            "typed": self.typed,
+            "literal": literal,
+            "paren": self.paren,
+            "form": self.form,
+            "symbols": forms.SYMBOLS,
+            "levels": forms.LEVELS,
+            "is_private": is_private,
+            "dtype": DType,
+        }
+        found: dict[str, Callable[..., str]] = {}
+        self.macros = _Macros(found)
+        environment = templates.environment()
+        for name in (_BASE, _TEMPLATES[kind]):
+            module = environment.get_template(name).make_module(
+                {**given, "c": self.macros}
+            )
+            found.update({k: v for k, v in vars(module).items() if callable(v)})
+
+    def kernel(self, launch: Launch) -> str:
+        """The text of one launch's kernel."""
+        sizes = {
+            extent
+            for buffer in self.function.buffers
+            for extent in buffer.shape
+            if isinstance(extent, Var)
+        }
+        self.facts = forms.Facts(launch.nest, sizes)
+        written = writes(launch.nest)
+        return str(self.macros["Kernel"](launch, written))
+
+    def emit(self, node: Node) -> str:
+        """A node as its macro writes it."""
+        return self.macros[type(node).__name__](node)
+
+    def form(self, expr: Binary) -> str:
+        """How an operation is written; see `forms`."""
+        return self.facts.form(expr)
+
+    def paren(self, expr: Expr, around: int, right: bool = False) -> str:
+        """An operand, in parentheses where it needs them."""
+        text = self.emit(expr)
+        return text if self.facts.bare(expr, around, right=right) else f"({text})"
+
+    def typed(self, dtype: DType | str) -> str:
+        """The name of a type, which the head of the source defines."""
+        name = str(dtype)
+        if name != "bool":
+            self.types.add(name)
+            self.types.add(name.partition("x")[0])
+        return name
+
+    def need(self, macro: str, *given: DType | str) -> str:
+        """The name of a function of the prelude, which is printed where it is used."""
+        names = tuple(map(str, given))
+        title = "_".join((macro, *names))
+        self.needed.setdefault(title, (macro, names))
+        return title
+
+    def prelude(self) -> list[str]:
+        """The functions that were asked for, each after those that it asks for."""
+        texts: dict[str, str] = {}
+
+        def add(title: str) -> None:
+            macro, names = self.needed[title]
+            known = set(self.needed)
+            text = str(self.macros[macro](*names))
+            for other in sorted(self.needed.keys() - known):
+                if other not in texts:
+                    add(other)
+            for other in self.needed:
+                if other != title and other not in texts and f"{other}(" in text:
+                    add(other)
+            texts.setdefault(title, text)
+
+        for title in sorted(self.needed):
+            if title not in texts:
+                add(title)
+        return list(texts.values())

@@ -1,0 +1,1 @@
+"""From scheduled functions to launches of threads: `lower.lower(function, target)`."""

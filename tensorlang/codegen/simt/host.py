@@ -1,0 +1,271 @@
+"""What the host runs of a lowered function: its launches, and what stands around them.
+
+It is data that JSON can hold, so that it travels with the compiled code:
+
+    {"launches": [{"name": .., "grid": [..], "block": [..], "args": [..]}, ..],
+     "program": [["launch", 0], ["for", "k", extent, [..]], ["let", "m", value],
+                 ["if", cond, [..], [..]]],
+     "scalars": [names in calling order]}
+
+Numbers are integers, names, or `[op, a, b]` over these. An argument is a parameter by
+its position, a temporary by its name and size in bytes, a scalar by name and type, or
+the place where checks report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, TypeAlias
+
+from tensorlang.codegen.folding import mul, product
+from tensorlang.codegen.simt.launches import BLOCKS, THREADS, is_launch
+from tensorlang.errors import CodegenError
+from tensorlang.ir.nodes import (
+    Alloc,
+    Binary,
+    Buffer,
+    Cast,
+    Compare,
+    Const,
+    Evaluate,
+    Expr,
+    For,
+    Function,
+    If,
+    Let,
+    Node,
+    Select,
+    Seq,
+    Stmt,
+    Var,
+    as_expr,
+)
+from tensorlang.ir.visit import allocations, children, free_vars, walk
+
+Data: TypeAlias = Any
+PRIVATE_BYTES: Final = 2048  # of one thread; above, it is in the workspace
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One launch of a lowered function.
+
+    Attributes:
+        name: Of its kernel in the source.
+        nest: Its loops over blocks and threads, and what each thread runs.
+        function: What it is a part of.
+    """
+
+    name: str
+    nest: For
+    function: Function
+
+    @cached_property
+    def parts(self) -> tuple[tuple[For, ...], tuple[Stmt, ...], tuple[For, ...], Stmt]:
+        """Its block loops, the block's allocations, its thread loops, the body."""
+        found: dict[tuple[str, ...], list[For]] = {BLOCKS: [], THREADS: []}
+        scratch: tuple[Stmt, ...] = ()
+        body: Stmt = self.nest
+        for indices in (BLOCKS, THREADS):
+            while isinstance(body, For) and body.thread in indices:
+                found[indices].append(body)
+                body = body.body
+            if indices is BLOCKS and isinstance(body, Seq):
+                *first, body = body.stmts
+                scratch = tuple(first)
+        return tuple(found[BLOCKS]), scratch, tuple(found[THREADS]), body
+
+    @property
+    def blocks(self) -> tuple[For, ...]:
+        """The loops over blocks, outermost first."""
+        return self.parts[0]
+
+    @property
+    def threads(self) -> tuple[For, ...]:
+        """The loops over the threads of a block."""
+        return self.parts[2]
+
+    @property
+    def shared(self) -> tuple[Buffer, ...]:
+        """What the threads of a block share on their processor."""
+        found = [s.buffer for s in self.parts[1] if isinstance(s, Alloc)]
+        return tuple(b for b in found if b.scope == "shared")
+
+    @property
+    def body(self) -> Stmt:
+        """What each thread runs."""
+        return self.parts[3]
+
+    @cached_property
+    def scratch(self) -> dict[Buffer, str]:
+        """Pieces of the workspace, and whether each `block` or `thread` has its own."""
+        blocks = [s.buffer for s in self.parts[1] if isinstance(s, Alloc)]
+        found = {b: "block" for b in blocks if b.scope != "shared"}
+        inner = (b for b in allocations(self.body) if not is_private(b))
+        return found | dict.fromkeys(inner, "thread")
+
+    @cached_property
+    def buffers(self) -> tuple[Buffer, ...]:
+        """The memory that it is given, in order of use; parameters come first."""
+        own = {*self.shared, *filter(is_private, allocations(self.body))}
+        used = dict.fromkeys(b for b in _used(self.nest) if b not in own)
+        given = self.function.buffers
+        return (
+            *(b for b in given if b in used),
+            *(b for b in used if b not in given),
+        )
+
+    @cached_property
+    def scalars(self) -> tuple[Var, ...]:
+        """The numbers that it is given: the function's first, then the host's."""
+        used = free_vars(self.nest)
+        for buffer in self.scratch:
+            used |= free_vars(buffer)
+        bound = {loop.var for loop in (*self.blocks, *self.threads)}
+        own = [var for var in self.function.scalars if var in used]
+        rest = used - set(own) - bound
+        return (*own, *sorted(rest, key=lambda var: var.name))
+
+    @property
+    def checks(self) -> bool:
+        """Whether it may report a fault."""
+        return any(_is_check(node) for node in walk(self.body))
+
+    @property
+    def grid(self) -> tuple[Expr, ...]:
+        """Blocks along x, y and z."""
+        return tuple(_extent(self.blocks, index) for index in BLOCKS)
+
+    @property
+    def block(self) -> tuple[int, ...]:
+        """Threads of a block along x, y and z."""
+        sizes = (_extent(self.threads, index) for index in THREADS)
+        return tuple(int(size.value) for size in sizes if isinstance(size, Const))
+
+    def data(self) -> dict[str, Data]:
+        """The launch as the runtime takes it."""
+        args: list[Data] = [self._buffer(buffer) for buffer in self.buffers]
+        args += [["scalar", var.name, str(var.dtype)] for var in self.scalars]
+        if self.checks:
+            args.append(["faults"])
+        return {
+            "name": self.name,
+            "grid": [data_of(extent) for extent in self.grid],
+            "block": list(self.block),
+            "args": args,
+        }
+
+    def _buffer(self, buffer: Buffer) -> Data:
+        if buffer in self.function.buffers:
+            return ["param", self.function.buffers.index(buffer)]
+        size = mul(product(buffer.shape), as_expr(buffer.dtype.bytes))
+        owner = self.scratch.get(buffer, "")
+        if owner:
+            size = mul(size, product(self.grid))
+        if owner == "thread":
+            size = mul(size, product(tuple(as_expr(n) for n in self.block)))
+        return ["temporary", buffer.name, data_of(size)]
+
+
+def _extent(around: tuple[For, ...], index: str) -> Expr:
+    return next((loop.extent for loop in around if loop.thread == index), as_expr(1))
+
+
+def _used(node: Node) -> Iterator[Buffer]:
+    """The buffers that something below touches, in order."""
+    for child in children(node):
+        if isinstance(child, Buffer):
+            if not isinstance(node, Alloc):
+                yield child
+        else:
+            yield from _used(child)
+
+
+def is_private(buffer: Buffer) -> bool:
+    """Whether a thread's temporary is its own: registers, or its stack."""
+    (extent,) = buffer.shape or (as_expr(1),)
+    if not isinstance(extent, Const):
+        return False
+    return int(extent.value) * buffer.dtype.bytes <= PRIVATE_BYTES
+
+
+def _is_check(node: Node) -> bool:
+    return isinstance(node, Evaluate) and getattr(node.expr, "name", "") == "check"
+
+
+def launches(function: Function) -> tuple[Launch, ...]:
+    """The launches of a lowered function, in program order."""
+    nests = list(_nests(function.body))
+    names = [function.name]
+    if len(nests) > 1:
+        names = [f"{function.name}_{number}" for number in range(1, len(nests) + 1)]
+    return tuple(
+        Launch(name, nest, function) for name, nest in zip(names, nests, strict=False)
+    )
+
+
+def _nests(stmt: Stmt) -> Iterator[For]:
+    if isinstance(stmt, For) and is_launch(stmt):
+        yield stmt
+        return
+    for child in children(stmt):
+        if isinstance(child, Stmt):
+            yield from _nests(child)
+
+
+def host_program(function: Function) -> dict[str, Data]:
+    """What the host runs of a lowered function.
+
+    Raises:
+        CodegenError: it has to compute something that data cannot say.
+    """
+    made = launches(function)
+    numbers = iter(range(len(made)))
+
+    def program(stmt: Stmt | None) -> list[Data]:
+        items = stmt.stmts if isinstance(stmt, Seq) else (stmt,)
+        return [part for item in items for part in statement(item)]
+
+    def statement(stmt: Stmt | None) -> list[Data]:
+        match stmt:
+            case None | Alloc():
+                return []
+            case For(kind="bound"):
+                return [["launch", next(numbers)]]
+            case For():
+                inside = program(stmt.body)
+                return [["for", stmt.var.name, data_of(stmt.extent), inside]]
+            case If():
+                then = program(stmt.then)
+                return [["if", data_of(stmt.cond), then, program(stmt.orelse)]]
+            case Let():
+                return [["let", stmt.var.name, data_of(stmt.value)]]
+        raise CodegenError(f"the host runs no {type(stmt).__name__}")
+
+    return {
+        "launches": [launch.data() for launch in made],
+        "program": program(function.body),
+        "scalars": [var.name for var in function.scalars],
+    }
+
+
+def data_of(expr: Expr) -> Data:
+    """A number that the host computes, as data.
+
+    Raises:
+        CodegenError: it is none of integers and truth.
+    """
+    match expr:
+        case Const(value=value):
+            return int(value)
+        case Var(name=name):
+            return name
+        case Binary(op=op, a=a, b=b) | Compare(op=op, a=a, b=b):
+            return [op, data_of(a), data_of(b)]
+        case Select(cond=cond, a=a, b=b):
+            return ["select", data_of(cond), data_of(a), data_of(b)]
+        case Cast(a=a) if not a.dtype.is_float and not expr.dtype.is_float:
+            return data_of(a)
+    raise CodegenError(f"the host cannot compute {expr!r}")

@@ -1,0 +1,74 @@
+"""Lowering for threads: the passes, in order, from a scheduled function to launches."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tensorlang.codegen.blocks import remove_blocks
+from tensorlang.codegen.expand_math import expand_math
+from tensorlang.codegen.flatten import flatten
+from tensorlang.codegen.names import Names, give_way
+from tensorlang.codegen.reductions import expand_reductions
+from tensorlang.codegen.simt.launches import make_launches
+from tensorlang.codegen.simt.lockstep import in_lockstep
+from tensorlang.codegen.simt.narrow import widen_narrow
+from tensorlang.codegen.simt.reserved import RESERVED
+from tensorlang.codegen.simt.sharing import name_shared
+from tensorlang.codegen.unroll import unroll
+from tensorlang.ir.nodes import For, Function, Let, Node, Reduce, Stmt
+from tensorlang.ir.simplify import simplify_function
+from tensorlang.ir.visit import free_vars, rebuild, walk
+
+
+def lower(function: Function, target: Any) -> Function:
+    """The function as launches of plain loops, in the same grammar.
+
+    No blocks, reductions, layouts or loop kinds but `serial` and `bound` are left;
+    memory is one-dimensional; outermost stand allocations, the host's control flow, and
+    nests of all block indices around all thread indices, each of them one launch.
+
+    Raises:
+        CodegenError: the function uses what a launch has not.
+    """
+    del target
+    names = Names(function)
+    function = give_way(function, names, RESERVED)
+    function = remove_blocks(_folding_in_order(function))
+    function = expand_reductions(function, names)
+    function = expand_math(function, names)
+    function = simplify_function(flatten(function))
+    function = make_launches(function, names)
+    function = in_lockstep(simplify_function(function), names)
+    function = unroll(function, names)
+    function = widen_narrow(simplify_function(function))
+    return name_shared(function, names)
+
+
+def _folding_in_order(function: Function) -> Function:
+    """Vectorized loops whose lanes fold one state run as plain loops."""
+
+    def visit(node: Any) -> Any:
+        if not isinstance(node, Stmt):
+            return node
+        new = rebuild(node, visit)
+        if isinstance(new, For) and new.kind == "vectorized" and _folds(new):
+            return replace(new, kind="serial")
+        return new
+
+    return replace(function, body=visit(function.body))
+
+
+def _folds(loop: For) -> bool:
+    """Whether some state in a loop is at a place that is the same in all lanes."""
+    varying: set[Node] = {loop.var}
+    for node in walk(loop.body):
+        value = node.value if isinstance(node, Let) else getattr(node, "value", None)
+        var = getattr(node, "var", None)
+        if var is not None and isinstance(value, Node) and free_vars(value) & varying:
+            varying.add(var)
+    return any(
+        not frozenset().union(*(free_vars(i) for i in node.indices)) & varying
+        for node in walk(loop.body)
+        if isinstance(node, Reduce)
+    )

@@ -1,0 +1,94 @@
+"""f16 and bf16 are stored narrow and computed as f32, rounded after every operation.
+
+    y[i] = a * b      ->      y[i] = cast(bf16, cast(f32, a) * cast(f32, b))
+
+One rounding of a sum, product, quotient or root of narrow numbers from f32 is the same
+as one from the exact value, as f32 has more than twice their digits (Figueroa, 1995).
+What is left of narrow types are loads, stores, selections, `fma` and casts from and to
+wider ones: one function each in a prelude.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+from tensorlang.ir.dtypes import f32, f64
+from tensorlang.ir.nodes import (
+    Binary,
+    Buffer,
+    Call,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    Function,
+    Node,
+    Unary,
+)
+from tensorlang.ir.visit import rebuild
+
+_NARROW: Final = ("f16", "bf16")
+_BY_F64: Final = ("i32", "u32")
+
+
+def widen_narrow(function: Function) -> Function:
+    """The function with no arithmetic on f16 and bf16 but `fma`."""
+    return replace(function, body=_visit(function.body))
+
+
+def _visit(node: Any) -> Any:
+    if not isinstance(node, Node) or isinstance(node, Buffer):
+        return node
+    return _widened(rebuild(node, _visit))
+
+
+def _widened(node: Node) -> Node:
+    match node:
+        case Unary() | Binary() if _is_narrow(node):
+            return _wide(node).cast(node.dtype)
+        case Compare(op=op, a=a, b=b) if _is_narrow(a):
+            return Compare(op, _up(a), _up(b))
+        case Call(name=name, args=(first, *_)) if _is_narrow(first) and name != "fma":
+            args = tuple(_up(arg) for arg in node.args)
+            return _back(Call(name, args, f32), node)
+        case Cast(dtype=dtype, a=a):
+            return _cast(dtype, a)
+    return node
+
+
+def _is_narrow(expr: Expr) -> bool:
+    return expr.dtype.name in _NARROW
+
+
+def _wide(node: Unary | Binary) -> Expr:
+    if isinstance(node, Unary):
+        return Unary(node.op, _up(node.a))
+    return Binary(node.op, _up(node.a), _up(node.b), node.contract)
+
+
+def _back(made: Call, node: Call) -> Expr:
+    """The wide call, in the narrow type, unless it told something else of a number."""
+    if node.dtype.name in _NARROW:
+        return made.cast(node.dtype)
+    return replace(made, dtype=node.dtype)
+
+
+def _up(expr: Expr) -> Expr:
+    if not _is_narrow(expr):
+        return expr
+    return Const(expr.value, f32) if isinstance(expr, Const) else Cast(f32, expr)
+
+
+def _cast(dtype: Any, a: Expr) -> Expr:
+    """A cast in steps, of which each is exact but the last."""
+    if _is_narrow(a) and dtype not in (f32, a.dtype):
+        return _cast(dtype, _up(a))
+    if isinstance(a, Const) and a.dtype.is_float and dtype.is_float:
+        return Const(a.value, dtype)
+    if dtype.name in _NARROW and not a.dtype.is_float:
+        if a.dtype.bits <= 16:
+            return Cast(dtype, Cast(f32, a))
+        if a.dtype.name in _BY_F64:
+            return Cast(dtype, Cast(f64, a))
+    return Cast(dtype, a) if dtype != a.dtype else a

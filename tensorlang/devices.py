@@ -1,0 +1,80 @@
+"""The OpenCL devices of this machine, as PyOpenCL finds them: GPUs first."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from typing import Any, Final
+
+REMEDY: Final = "pip install 'tensorlang[opencl]' and an OpenCL driver"
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """An OpenCL device: what a target says of it.
+
+    Attributes:
+        title: Its name and its platform's.
+        slug: The same as a part of a file name.
+        arch: `gpu` or `cpu`, and the address width.
+        driver: Platform and driver version, on which compiled programs depend.
+        units: Compute units.
+        block_threads: The most work-items of a work-group.
+        shared_bytes: Local memory of a work-group.
+        features: Its extensions.
+    """
+
+    title: str
+    slug: str
+    arch: str
+    driver: str
+    units: int
+    block_threads: int
+    shared_bytes: int
+    features: tuple[str, ...]
+
+
+def problem() -> str:
+    """Why there is no OpenCL here, as a clause; empty where there is."""
+    if find_spec("pyopencl") is None:
+        return f"pyopencl is not installed; it needs {REMEDY}"
+    try:
+        handles()
+    except Exception as reason:  # noqa: BLE001 - loaders raise what they like
+        return f"PyOpenCL finds no platform ({reason}); it needs an OpenCL driver"
+    return "" if handles() else "no platform has a device; it needs an OpenCL driver"
+
+
+@cache
+def handles() -> tuple[Any, ...]:
+    """PyOpenCL's own devices, GPUs first."""
+    import pyopencl  # noqa: PLC0415 - where it is asked for
+
+    found = [d for p in pyopencl.get_platforms() for d in p.get_devices()]
+    return tuple(sorted(found, key=lambda d: not d.type & pyopencl.device_type.GPU))
+
+
+@cache
+def devices() -> tuple[Device, ...]:
+    """What there is to know of each device."""
+    return tuple(map(_described, handles()))
+
+
+def _described(handle: Any) -> Device:
+    import pyopencl  # noqa: PLC0415 - there is a handle, so it is loaded
+
+    platform = handle.platform
+    title = " ".join(f"{handle.name.strip()} by {platform.name.strip()}".split())
+    kind = "gpu" if handle.type & pyopencl.device_type.GPU else "cpu"
+    return Device(
+        title=title,
+        slug=re.sub(r"[^a-z0-9]+", "_", title.lower()).strip("_"),
+        arch=f"{kind}{handle.address_bits}",
+        driver=f"{platform.version}; {handle.driver_version}",
+        units=handle.max_compute_units,
+        block_threads=handle.max_work_group_size,
+        shared_bytes=handle.local_mem_size,
+        features=tuple(sorted(handle.extensions.split())),
+    )

@@ -1,0 +1,63 @@
+"""Running what the host runs: launches, and the loops and branches around them.
+
+It is the data that `tensorlang.codegen.simt.host` makes: numbers are integers, names,
+or `[op, a, b]`; statements are `["launch", k]`, `["for", name, extent, body]`,
+`["if", cond, then, orelse]` and `["let", name, value]`.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeAlias
+
+Number: TypeAlias = "int | str | list[Any]"
+Launch: TypeAlias = Callable[[int, "dict[str, Any]"], None]
+
+_OPERATIONS: Final[dict[str, Callable[[int, int], int]]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "floordiv": operator.floordiv,
+    "floormod": operator.mod,
+    "min": min,
+    "max": max,
+    "and": operator.and_,
+    "or": operator.or_,
+    "xor": operator.xor,
+    "shl": operator.lshift,
+    "shr": operator.rshift,
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "lt": operator.lt,
+    "le": operator.le,
+    "gt": operator.gt,
+    "ge": operator.ge,
+}
+
+
+def number(value: Number, names: dict[str, Any]) -> int:
+    """What a number is, for these values of the names in it."""
+    if isinstance(value, int):
+        return value
+    if isinstance(value, str):
+        return int(names[value])
+    if value[0] == "select":
+        return number(value[2] if number(value[1], names) else value[3], names)
+    op, a, b = value
+    return int(_OPERATIONS[op](number(a, names), number(b, names)))
+
+
+def run(program: Sequence[Any], names: dict[str, Any], launch: Launch) -> None:
+    """Run a host program: `launch(k, names)` at each of its launches, in order."""
+    for kind, *rest in program:
+        if kind == "launch":
+            launch(rest[0], names)
+        elif kind == "let":
+            names[rest[0]] = number(rest[1], names)
+        elif kind == "if":
+            run(rest[1] if number(rest[0], names) else rest[2], names, launch)
+        else:
+            name, extent, body = rest
+            for value in range(number(extent, names)):
+                run(body, names | {name: value}, launch)
