@@ -10,6 +10,7 @@ print(program)
 y = program(images, weights)             # arrays: planned memory, bound kernels
 """
 
+from tensorlang.graph.autodiff import checkpoint, gradients
 from tensorlang.graph.forms import (
     Function,
     Ref,
@@ -22,7 +23,10 @@ from tensorlang.graph.forms import (
     while_loop,
     write,
 )
+from tensorlang.graph.fusion import fuse
+from tensorlang.graph.gradients import gradient_of
 from tensorlang.graph.linearity import check_keys
+from tensorlang.graph.passes import fold, inline, without_dead, without_doubles
 from tensorlang.graph.program import Graph, input, key, trace
 from tensorlang.graph.rewriting import Rewriter
 from tensorlang.graph.specs import Dim, KeySpec, TensorSpec
@@ -43,9 +47,15 @@ __all__ = [
     "Value",
     "Weight",
     "check_keys",
+    "checkpoint",
     "cond",
     "constant",
+    "fold",
     "function",
+    "fuse",
+    "gradient_of",
+    "gradients",
+    "inline",
     "input",
     "key",
     "let",
@@ -56,5 +66,7 @@ __all__ = [
     "thread",
     "trace",
     "while_loop",
+    "without_dead",
+    "without_doubles",
     "write",
 ]

@@ -14,7 +14,9 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from tensorlang.errors import GraphError
+from tensorlang.graph.loops import Back, Loop, Storage, copies, is_set
 from tensorlang.graph.memory import Lifetime, placed
+from tensorlang.graph.passes import WrittenOut
 from tensorlang.graph.program import Graph
 from tensorlang.graph.specs import KeySpec, TensorSpec, at_sizes
 from tensorlang.graph.values import (
@@ -31,8 +33,6 @@ from tensorlang.ops.operator import Operator
 from tensorlang.ops.random.impls import impl
 from tensorlang.runtime import buffers
 
-# a tensor's elements, or a key's words
-Storage: TypeAlias = np.ndarray[Any, Any]
 Step: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...]]
 
 VIEWS: Final = {
@@ -43,8 +43,6 @@ VIEWS: Final = {
     "nn.batch_flatten",
     "nn.batch_flatten_grad",
 }
-# their fronts look at the data, so they are called anew at each run
-_DISPATCHED: Final = {"random.permutation", "random.fold_in"}
 
 
 @dataclass(slots=True, eq=False)
@@ -90,7 +88,21 @@ def bind(
         GraphError: it has references, or reads a weight whose memory is not known.
     """
     pure(graph)
-    return _Binder(graph, sizes, dict(known or {}), target).bound()
+    written = WrittenOut()  # so that calls share the planned memory
+    program = written.graph(graph)
+    held = {written[value]: array for value, array in (known or {}).items()}
+    return _Binder(program, sizes, held, target).bound()
+
+
+def _in_place(arguments: tuple[Any, ...], known: Sequence[Storage]) -> bool:
+    """Whether a launch reads and writes the memory of the program, and no copies.
+
+    Where a front has made copies, it has to be called anew at each run.
+    """
+    arrays = [a for a in arguments if isinstance(a, np.ndarray) and a.size]
+    return bool(arrays) and all(
+        any(np.may_share_memory(array, held) for held in known) for array in arrays
+    )
 
 
 def pure(graph: Graph) -> None:
@@ -174,7 +186,7 @@ class _Binder:
                 if node.id in VIEWS:
                     (of, *_) = values_in(node.args)
                     roots[value] = roots.get(of, of)
-                elif not isinstance(value, Key):
+                elif not isinstance(value, Key) and node.id != "zeros":
                     first[value] = last[value] = number
         for value in self.graph.outputs:
             last[roots.get(value, value)] = len(self.graph.nodes)
@@ -199,12 +211,14 @@ class _Binder:
         tensors = [out for out in outs if out is not None]
         if tensors and not node.id.startswith("random.split"):
             kwargs["out"] = tensors[0] if len(tensors) == 1 else tuple(tensors)
-        if node.id in _DISPATCHED:
-            self._dispatched(node, node.op, args, kwargs)
-            return
         launch, arguments, result = node.op.prepare(*args, **kwargs)
         made = result if isinstance(result, tuple) else (result,)
+        known = [self.storage(v) for v in node.inputs]
+        known += [r.words if isinstance(r, random.Key) else r for r in made]
         if node.id not in VIEWS:
+            if not _in_place(arguments, known):
+                self._dispatched(node, node.op, args, kwargs)
+                return
             self.made.steps.append((launch, arguments))
         for value, each in zip(node.results, made, strict=True):
             self.at[value] = each.words if isinstance(each, random.Key) else each
@@ -220,16 +234,19 @@ class _Binder:
     def _dispatched(
         self, node: Node, op: Operator, args: Any, kwargs: dict[str, Any]
     ) -> None:
-        (result,) = node.results
-        if isinstance(result, Key):
-            self.at[result] = storage(result.spec.at(self.sizes))
-        held = self.at[result]
+        """An operator whose front looks at data, or copies it: called at each run."""
+        for result in node.results:
+            if isinstance(result, Key):
+                self.at[result] = storage(result.spec.at(self.sizes))
+        held = [self.at[result] for result in node.results]
 
         def run() -> None:
-            fresh = [a.clone() if isinstance(a, random.Key) else a for a in args]
-            made = op(*fresh, **kwargs)
-            if isinstance(made, random.Key):
-                np.copyto(held, made.words)
+            fresh = [_fresh(arg) for arg in args]
+            made = op(*fresh, **{name: _fresh(v) for name, v in kwargs.items()})
+            several = made if isinstance(made, tuple) else (made,)
+            for place, each in zip(held, several, strict=True):
+                if isinstance(each, random.Key):
+                    np.copyto(place, each.words)
 
         self.made.steps.append((run, ()))
 
@@ -253,50 +270,63 @@ class _Binder:
 
     def branch(self, node: Node) -> None:
         """An `if`: one of two programs runs, and its results are copied."""
-        paths = [self.inside(graph, ()) for graph in node.graphs]
         results = self._results(node)
+        paths = [self.inside(graph, ()) for graph in node.graphs]
         then, otherwise = (_into(path, results) for path in paths)
         test = self.storage(node.args[0])
 
         def run() -> None:
-            (then if test.reshape(-1)[0] else otherwise)()
+            (then if is_set(test) else otherwise)()
 
         self.made.steps.append((run, ()))
 
-    def repeated(self, node: Node) -> None:
-        """A `for`: the results are the carry, the body writes the next one over it."""
-        carry = self._results(node)
+    def loop(self, node: Node) -> None:
+        """A loop: the results are the carry, and the body writes the next over it."""
+        self.made.steps.append((self._loop(node, self._results(node)), ()))
+
+    def _loop(self, node: Node, carry: Sequence[Storage]) -> Loop:
+        """A loop, or the one that its gradient repeats, with a carry of its own."""
+        start = copies(carry, [self.storage(v) for v in node.args[: len(carry)]])
         turn = np.zeros((), np.int64)
-        body = self.inside(node.graphs[0], [turn, *carry])
-        step = _into(body, carry)
-        start = _copies(carry, [self.storage(value) for value in node.args])
-        given = node.kwargs["count"]
-        count = given if isinstance(given, int) else self.storage(given)
+        if node.id.startswith("for"):
+            body = self.inside(node.graphs[0], [turn, *carry])
+            given = node.kwargs["count"]
+            count = np.int64(given) if isinstance(given, int) else self.storage(given)
+            return Loop(
+                turn, carry, start, _into(body, carry), lambda n: n < int(count)
+            )
+        test, body = (self.inside(graph, carry) for graph in node.graphs[:2])
 
-        def run() -> None:
-            start()
-            for n in range(int(count)):
-                turn[()] = n
-                step()
-
-        self.made.steps.append((run, ()))
-
-    def during(self, node: Node) -> None:
-        """A `while`: the same, as long as its condition is not 0."""
-        carry = self._results(node)
-        test, body = (self.inside(graph, carry) for graph in node.graphs)
-        step = _into(body, carry)
-        start = _copies(carry, [self.storage(value) for value in node.args])
-        (going,) = test.outputs
-
-        def run() -> None:
-            start()
+        def going(_: int) -> bool:
             test()
-            while going.reshape(-1)[0]:
-                step()
-                test()
+            return is_set(test.outputs[0])
 
+        return Loop(turn, carry, start, _into(body, carry), going)
+
+    def loop_gradient(self, node: Node) -> None:
+        """The way back through a loop; see `tensorlang.graph.loops.Back`."""
+        counted = node.id == "for_grad"
+        *_, body, step = node.graphs
+        own = body.inputs[1:] if counted else body.inputs
+        carry = [storage(value.spec.at(self.sizes)) for value in own]
+        given = [self.storage(value) for value in node.args[len(carry) :]]
+        loop = self._loop(node, carry)
+        # the results: gradients of the carry, which the step also reads, and the sums
+        results = self._results(node)
+        back, sums = results[: len(given)], results[len(given) :]
+        inputs = [loop.turn, *carry] if counted else carry
+        inner = self.inside(step, [*inputs, *back])
+        handed, around = inner.outputs[: len(given)], inner.outputs[len(given) :]
+        begin, hand = copies(back, given), copies(back, handed)
+        run = Back(loop, inner, begin, hand, around, sums)
         self.made.steps.append((run, ()))
+
+    def zeros(self, node: Node) -> None:
+        """Zeros: memory that nothing writes to."""
+        (result,) = node.results
+        spec = result.spec.at(self.sizes)
+        assert isinstance(spec, TensorSpec)
+        self.at[result] = np.zeros(spec.shape, spec.numpy)
 
     def inside(self, graph: Graph, given: Sequence[Storage]) -> Bound:
         """A program inside of this one, on memory of this one."""
@@ -320,9 +350,16 @@ FORMS: Final[dict[str, Callable[[_Binder, Node], None]]] = {
     "element": _Binder.element,
     "call": _Binder.call,
     "if": _Binder.branch,
-    "for": _Binder.repeated,
-    "while": _Binder.during,
+    "for": _Binder.loop,
+    "while": _Binder.loop,
+    "for_grad": _Binder.loop_gradient,
+    "while_grad": _Binder.loop_gradient,
+    "zeros": _Binder.zeros,
 }
+
+
+def _fresh(argument: Any) -> Any:
+    return argument.clone() if isinstance(argument, random.Key) else argument
 
 
 def storage(spec: TensorSpec | KeySpec) -> Storage:
@@ -342,23 +379,10 @@ def _bytes(spec: TensorSpec | KeySpec) -> int:
 
 def _into(bound: Bound, results: Sequence[Storage]) -> Callable[[], None]:
     """Run a program, then copy what it gives over the results."""
-    copy = _copies(results, bound.outputs)
+    copy = copies(results, bound.outputs)
 
     def run() -> None:
         bound()
         copy()
-
-    return run
-
-
-def _copies(to: Sequence[Storage], of: Sequence[Storage]) -> Callable[[], None]:
-    """Copy arrays over others, as if all at once."""
-    pairs = [(a, b) for a, b in zip(to, of, strict=True) if a is not b]
-    mixed = any(np.shares_memory(a, b) for a in to for _, b in pairs)
-
-    def run() -> None:
-        held = [b.copy() for _, b in pairs] if mixed else [b for _, b in pairs]
-        for (a, _), b in zip(pairs, held, strict=True):
-            np.copyto(a, b)
 
     return run

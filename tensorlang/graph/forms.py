@@ -40,6 +40,8 @@ class Function:
     Attributes:
         name: What it is called in text and in messages.
         body: The Python function that writes it.
+        checkpoint: Whether its calls stay calls where gradients are computed: nothing
+            of it is kept, it is computed again.
         gradient: From the arguments, results and their gradients to those of the
             arguments, where it has a gradient of its own.
     """
@@ -47,6 +49,7 @@ class Function:
     def __init__(self, body: Callable[..., Any]) -> None:
         self.name = body.__name__
         self.body = body
+        self.checkpoint = False
         self.gradient: Callable[..., Any] | None = None
         self._graphs: dict[tuple[Spec, ...], Graph] = {}
         self.__doc__ = body.__doc__

@@ -93,7 +93,7 @@ def _node(
     lines = [f"{line} {{{said}"]
     for n, graph in enumerate(inner):
         if n:
-            lines.append(f"{_indent(depth)}}} {_BETWEEN[node.id]} {{")
+            lines.append(f"{_indent(depth)}}} {_BETWEEN.get(node.id, graph.name)} {{")
         params = ", ".join(f"{_own(v, names, taken)}: {v.spec}" for v in graph.inputs)
         if params:
             lines.append(f"{_indent(depth + 1)}take ({params})")

@@ -27,6 +27,7 @@ class Rewriter:
 
     def __init__(self) -> None:
         self.now: dict[Value, Value] = {}
+        self._functions: dict[int, tuple[Graph, Graph]] = {}
 
     def __getitem__(self, value: Value) -> Value:
         """What a value is now."""
@@ -60,7 +61,7 @@ class Rewriter:
             (*self.given(node.args), *more),
             {name: self.given(value) for name, value in node.kwargs.items()},
             [*(value.spec for value in node.results), *specs],
-            graphs=[self.graph(g) for g in node.graphs] if graphs is None else graphs,
+            graphs=self.programs(node) if graphs is None else graphs,
             where=node.where,
             path=node.path,
             replay=node.replay,
@@ -70,6 +71,15 @@ class Rewriter:
         if made.scope is not None and _lasting(made):
             made.scope.effects.append(made)
         return made.results
+
+    def programs(self, node: Node) -> list[Graph]:
+        """The programs of a node, rewritten; a function once for all of its calls."""
+        if node.id != "call":
+            return [self.graph(graph) for graph in node.graphs]
+        for graph in node.graphs:
+            if id(graph) not in self._functions:
+                self._functions[id(graph)] = graph, self.graph(graph)
+        return [self._functions[id(graph)][1] for graph in node.graphs]
 
     def graph(self, graph: Graph, **changes: Any) -> Graph:
         """The program rewritten; it may take values that are rewritten around it."""

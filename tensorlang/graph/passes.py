@@ -1,0 +1,163 @@
+"""Passes: programs that do the same with less.
+
+None changes what a program draws: nodes that use a key are never merged, and nothing is
+computed beforehand from a key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from tensorlang.graph.program import Graph
+from tensorlang.graph.rewriting import Rewriter
+from tensorlang.graph.specs import KeySpec
+from tensorlang.graph.values import (
+    ConstantTensor,
+    Key,
+    Node,
+    Value,
+    constant,
+    mapped,
+    values_in,
+)
+from tensorlang.ops.operator import Operator
+
+_PURE_FORMS: Final = {"element", "zeros"}
+
+
+def inline(graph: Graph) -> Graph:
+    """The program with functions written out where they are called.
+
+    Checkpoints, and functions with gradients of their own, stay calls.
+    """
+    return _Inline().graph(graph)
+
+
+class WrittenOut(Rewriter):
+    """A program with all calls written out: what runs."""
+
+    def node(self, node: Node) -> Sequence[Value]:
+        """The results of a function where it is called."""
+        if node.id != "call" or self.kept(node.graphs[0]):
+            return self.copied(node)
+        (graph,) = node.graphs
+        inner = type(self)()
+        inner.now.update(self.now)
+        inner.now.update(zip(graph.inputs, self.given(node.args), strict=True))
+        inner.nodes(graph)
+        return [inner[value] for value in graph.outputs]
+
+    def kept(self, _: Graph) -> bool:
+        """Whether calls of a function stay."""
+        return False
+
+
+class _Inline(WrittenOut):
+    def kept(self, graph: Graph) -> bool:
+        own = graph.function
+        return own is not None and (own.checkpoint or own.gradient is not None)
+
+
+def without_dead(graph: Graph) -> Graph:
+    """The program without what nothing needs; also not as what a branch gives."""
+    return Rewriter().graph(graph)
+
+
+def without_doubles(graph: Graph) -> Graph:
+    """The program in which what is computed twice is computed once.
+
+    Two draws are never the same, whatever they look like; a node that draws, splits or
+    repeats a draw is left alone.
+    """
+    return _Doubles().graph(graph)
+
+
+class _Doubles(Rewriter):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: dict[Any, tuple[Value, ...]] = {}
+
+    def graph(self, graph: Graph, **changes: Any) -> Graph:
+        around = dict(self.seen)  # what is computed inside is not known outside
+        made = super().graph(graph, **changes)
+        self.seen = around
+        return made
+
+    def node(self, node: Node) -> Sequence[Value]:
+        if not _repeatable(node):
+            return self.copied(node)
+        key = (
+            node.id,
+            _identity(self.given(node.args)),
+            tuple(
+                (k, _identity(self.given(v))) for k, v in sorted(node.kwargs.items())
+            ),
+            tuple(value.spec for value in node.results) if node.id == "zeros" else (),
+        )
+        if key not in self.seen:
+            self.seen[key] = tuple(self.copied(node))
+        return self.seen[key]
+
+
+def _repeatable(node: Node) -> bool:
+    """Whether it is a function of its arguments alone, with no part in randomness."""
+    if node.graphs or not isinstance(node.op, Operator):
+        return node.id in _PURE_FORMS
+    return not _random(node)
+
+
+def _random(node: Node) -> bool:
+    nest = (node.args, tuple(node.kwargs.values()))
+    return any(isinstance(value.spec, KeySpec) for value in values_in(nest))
+
+
+def _identity(nest: Any) -> Any:
+    """What stands in an argument, such that equal means the same."""
+    if isinstance(nest, ConstantTensor) and nest.data.size <= 1:
+        return ("constant", nest.spec, nest.data.tobytes())
+    if isinstance(nest, Value):
+        return ("value", id(nest))
+    if isinstance(nest, (tuple, list)):
+        return tuple(map(_identity, nest))
+    return (type(nest).__name__, repr(nest))
+
+
+def fold(graph: Graph) -> Graph:
+    """The program in which what depends on constants only is one; never a key."""
+    return _Fold().graph(graph)
+
+
+_LARGEST: Final = 1 << 20  # elements: a folded result is no larger
+
+
+class _Fold(Rewriter):
+    def node(self, node: Node) -> Sequence[Value]:
+        args = self.given(node.args)
+        kwargs = {name: self.given(value) for name, value in node.kwargs.items()}
+        values = list(values_in((args, tuple(kwargs.values()))))
+        known = values and all(isinstance(value, ConstantTensor) for value in values)
+        if not known or not _repeatable(node) or not _small(node):
+            return self.copied(node)
+        made = node.op(  # type: ignore[operator]
+            *mapped(args, _data), **{k: mapped(v, _data) for k, v in kwargs.items()}
+        )
+        results = made if isinstance(made, tuple) else (made,)
+        return [constant(np.asarray(each)) for each in results]
+
+
+def _data(value: Value) -> Any:
+    assert isinstance(value, ConstantTensor)
+    return value.data
+
+
+def _small(node: Node) -> bool:
+    for value in node.results:
+        whole = all(isinstance(extent, int) for extent in value.shape)
+        if isinstance(value, Key) or not whole:
+            return False
+        if int(np.prod(value.shape, dtype=np.int64)) > _LARGEST:  # type: ignore[arg-type]
+            return False
+    return True
