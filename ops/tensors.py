@@ -183,11 +183,23 @@ def _always(usual: dict[str, Any]) -> Usual:
 
 
 def tensor_algorithm(
-    op: TensorOperator, name: str, define: str, serves: Callable[[Workload], bool]
+    op: TensorOperator,
+    name: str,
+    define: str,
+    serves: Callable[[Workload], bool],
+    tolerance: float = 0.0,
 ) -> None:
-    """Another definition of an operator, as exact: `module:function` as the first."""
+    """Another definition of an operator: `module:function` as the first.
+
+    Args:
+        op: The operator.
+        name: The algorithm's name.
+        define: Where its definition is.
+        serves: Which workloads it can compute.
+        tolerance: The relative error it may have; 0 where it is as exact.
+    """
     made = _definition(define, op, lambda _: {}, None)
-    op.algorithms[name] = Algorithm(name, made, serves)
+    op.algorithms[name] = Algorithm(name, made, serves, tolerance)
 
 
 def sizes_of(workload: Workload, names: Names) -> dict[str, int]:

@@ -1,0 +1,60 @@
+"""Nests that store several elements in each step: what `compute` has no words for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from tensorlang.ir import as_expr, i64, sharing
+from tensorlang.ir.frontend import Stage, Tensor
+from tensorlang.ir.nodes import Axis, Block, Buffer, For, Store, Var, seq
+
+if TYPE_CHECKING:
+    from tensorlang.ir.nodes import Expr, Stmt
+
+Indices: TypeAlias = tuple[Any, ...]
+# from a nest's indices to the places that it stores at, and the values
+Stores: TypeAlias = "Callable[[Indices], list[tuple[Indices, Expr]]]"
+
+
+def extents(*sizes: int) -> tuple[Expr, ...]:
+    """Numbers as extents."""
+    return tuple(as_expr(size) for size in sizes)
+
+
+def spread(
+    buffer: Buffer,
+    names: Sequence[str],
+    sizes: Sequence[Expr],
+    body: Stores,
+    *inputs: Tensor,
+    guard: Callable[[Indices], Expr | None] | None = None,
+) -> Tensor:
+    """The array whose elements a nest stores, several of them in each step.
+
+    Args:
+        buffer: The array; the block is called as it is.
+        names: The loops.
+        sizes: Their extents.
+        body: What is stored where, no element twice.
+        inputs: What is to be computed before.
+        guard: From the loops to the condition under which there is a step.
+    """
+    loops = [Var(name, i64) for name in names]
+    indices = tuple(Var(f"v{name}", i64) for name in names)
+    stored = body(indices)
+    taken = {buffer.name, *(var.name for var in (*loops, *indices))}
+    lets, values = sharing.lets([value for _, value in stored], {}, taken)
+    stores = [
+        Store(buffer, tuple(as_expr(index) for index in place), value)
+        for (place, _), value in zip(stored, values, strict=True)
+    ]
+    axes = tuple(
+        Axis(var, "spatial", extent, loop)
+        for var, extent, loop in zip(indices, sizes, loops, strict=True)
+    )
+    where = guard(tuple(loops)) if guard else None
+    made: Stmt = Block(buffer.name, axes, seq(lets, stores), where)
+    for loop, extent in zip(reversed(loops), reversed(sizes), strict=True):
+        made = For(loop, extent, "serial", made)
+    return Tensor(buffer, Stage(made, (buffer,), inputs))

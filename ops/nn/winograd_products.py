@@ -1,0 +1,95 @@
+"""A constant matrix times vectors of expressions, what rows share computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tensorlang.ir import as_expr, f32
+from tensorlang.ir.intrinsics import fma
+
+if TYPE_CHECKING:
+    from tensorlang.ir.nodes import Expr
+    from tensorlang.ops.nn.winograd_matrices import Matrix
+
+
+def both(matrix: Matrix, grid: list[list[Any]]) -> list[Expr]:
+    """M grid M^T, row by row."""
+    columns = [product(matrix, column) for column in zip(*grid, strict=True)]
+    rows = [product(matrix, row) for row in zip(*columns, strict=True)]
+    return [value for row in rows for value in row]
+
+
+def product(matrix: Matrix, values: Sequence[Expr]) -> list[Expr]:
+    """M v, where what rows share is computed once.
+
+    Two rows that differ in signs only are a sum and a difference; so are two columns.
+    """
+    pairs = _column_pairs(matrix)
+    if pairs:
+        return _by_columns(matrix, values, pairs)
+    made: list[Expr] = []
+    at = 0
+    while at < len(matrix):
+        row, other = matrix[at], matrix[at + 1] if at + 1 < len(matrix) else None
+        if other is not None and _alike(row, other):
+            same = [a if a == b else 0.0 for a, b in zip(row, other, strict=True)]
+            odd = [a if a != b else 0.0 for a, b in zip(row, other, strict=True)]
+            even_sum, odd_sum = _product(same, values), _product(odd, values)
+            made += [even_sum + odd_sum, even_sum - odd_sum]
+            at += 2
+        else:
+            made.append(_product(row, values))
+            at += 1
+    return made
+
+
+def _alike(a: Sequence[float], b: Sequence[float]) -> bool:
+    """Whether rows differ in signs, and in some only."""
+    same = [x == y for x, y in zip(a, b, strict=True) if x or y]
+    return all(abs(x) == abs(y) for x, y in zip(a, b, strict=True)) and (
+        any(same) and not all(same)
+    )
+
+
+def _column_pairs(matrix: Matrix) -> list[int]:
+    """The first ones of neighbouring columns that differ in signs only."""
+    columns = list(zip(*matrix, strict=True))
+    if len(matrix) >= len(columns):
+        return []
+    firsts = range(1, len(columns) - 2, 2)
+    return [at for at in firsts if _alike(columns[at], columns[at + 1])]
+
+
+def _by_columns(
+    matrix: Matrix, values: Sequence[Expr], pairs: Sequence[int]
+) -> list[Expr]:
+    taken = {at + n for at in pairs for n in (0, 1)}
+    given = [v for at, v in enumerate(values) if at not in taken]
+    for at in pairs:
+        given += [values[at] + values[at + 1], values[at] - values[at + 1]]
+    made = []
+    for row in matrix:
+        factors = [c for at, c in enumerate(row) if at not in taken]
+        for at in pairs:
+            same = row[at] == row[at + 1]
+            factors += [row[at], 0.0] if same else [0.0, row[at]]
+        made.append(_product(factors, given))
+    return made
+
+
+def _product(factors: Sequence[float], values: Sequence[Expr]) -> Expr:
+    """The sum of factors times values, those with factor 1 first."""
+    terms = [(c, v) for c, v in zip(factors, values, strict=True) if c]
+    terms.sort(key=lambda term: abs(term[0]) != 1)
+    terms.sort(key=lambda term: term[0] != 1)
+    (first, value), *others = terms
+    sum_: Expr = value if first == 1 else as_expr(first, f32) * value
+    for factor, value in others:
+        if factor == 1:
+            sum_ = sum_ + value
+        elif factor == -1:
+            sum_ = sum_ - value
+        else:
+            sum_ = fma(as_expr(factor, f32), value, sum_)
+    return sum_

@@ -1,0 +1,93 @@
+"""The weights of Winograd's convolution, transformed.
+
+weight_lines[o, q]      a vector of outputs by one of inputs with their windows
+weight_turned[q, o]     the same, turned in registers: lanes of outputs
+weight[p, c, o]         G w G^T at every point p
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from tensorlang.ir import as_expr, f32, select
+from tensorlang.ir.nodes import Buffer, binary
+from tensorlang.ops.nn.images import numbers, staged
+from tensorlang.ops.nn.spreading import extents, spread
+from tensorlang.ops.nn.winograd_blocks import LANES, STRIP
+from tensorlang.ops.nn.winograd_matrices import WINDOW
+from tensorlang.ops.nn.winograd_products import both
+
+if TYPE_CHECKING:
+    from tensorlang.ir.frontend import Tensor
+    from tensorlang.ir.nodes import Expr
+    from tensorlang.ops.nn.winograd_matrices import Transforms
+
+Indices = tuple[Any, ...]
+_TAPS: Final = WINDOW**2
+
+
+def transformed(
+    outputs: int, inputs: int, transforms: Transforms
+) -> tuple[int, int, int, int]:
+    """The shape of transformed weights.
+
+    One input more than there are, which nothing reads: else the vectors that are
+    written together, one a point, would take each other's places in the first cache.
+    """
+    strips, groups = -(-outputs // STRIP), -(-inputs // LANES)
+    return strips, transforms.points**2, groups * LANES + 1, STRIP
+
+
+def weights(w: Tensor, transforms: Transforms) -> Tensor:
+    """G w G^T: `[strip of outputs, point, input, output of the strip]`.
+
+    Inputs past the last one, up to a whole vector, are 0, as are outputs. A vector of
+    outputs by one of inputs is turned at a time.
+    """
+    outputs, inputs = numbers(w.shape[:2])
+    strips, groups, halves = -(-outputs // STRIP), -(-inputs // LANES), STRIP // LANES
+    row = LANES * _TAPS
+
+    def element(at: Indices) -> Expr:
+        strip, group, half, o, q = at
+        output, place = strip * STRIP + half * LANES + o, group * row + q
+        inside = as_expr(True)
+        if outputs % STRIP:
+            inside = output < outputs
+            output = binary("min", output, as_expr(outputs - 1))
+        if inputs % LANES:
+            inside = inside & (place < inputs * _TAPS)
+            place = binary("min", place, as_expr(inputs * _TAPS - 1))
+        tap = place % _TAPS
+        value = w[output, place // _TAPS, tap // WINDOW, tap % WINDOW]
+        return select(inside, value, as_expr(0.0, f32))
+
+    lines: Tensor = staged(
+        (strips, groups, halves, LANES, row),
+        ("s", "cg", "h", "o", "q"),
+        element,
+        "weight_lines",
+    )
+    turned: Tensor = staged(
+        (strips, groups, halves, row, LANES),
+        ("s", "cg", "h", "q", "o"),
+        lambda at: lines[(*at[:3], at[4], at[3])],
+        "weight_turned",
+    )
+    made = Buffer("weight", f32, extents(*transformed(outputs, inputs, transforms)))
+
+    def body(at: Indices) -> list[tuple[Indices, Expr]]:
+        s, group, half, c, o = at
+        grid = [
+            [
+                turned[s, group, half, c * _TAPS + (ky * WINDOW + kx), o]
+                for kx in range(WINDOW)
+            ]
+            for ky in range(WINDOW)
+        ]
+        place = (group * LANES + c, half * LANES + o)
+        values = both(transforms.weight, grid)
+        return [((s, p, *place), value) for p, value in enumerate(values)]
+
+    sizes = extents(strips, groups, halves, LANES, LANES)
+    return spread(made, ("s", "cg", "h", "c", "o"), sizes, body, turned)

@@ -1,0 +1,192 @@
+"""Winograd's convolution: blocks of tiles to threads, from image to result at once.
+
+for s, c in parallel(...): the weights, transformed
+for b, g in parallel(images * blocks):
+for cg in range(...):               # 16 channels
+lines[...] = ...; turned[...] = ...; image[...] = ...
+for s in range(...):                # 32 outputs
+for p in range(points):
+for t in tiles of 14: register tiles of sums, 14 x 2 vectors
+tiles[...] = ...; turned_back[...] = ...; y[...] = ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from tensorlang.ir.nodes import Let, Load
+from tensorlang.ir.visit import free_vars, walk
+from tensorlang.schedules.cutting import cut_at, extent, shared
+from tensorlang.scheduling import Knobs, Schedule, schedule
+from tensorlang.scheduling.linear import linear
+from tensorlang.scheduling.tree import block_of, constant, find_block
+
+_LANES: Final = 16
+_ROWS: Final = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14)
+_OF_GROUPS: Final = ("lines", "turned", "image")
+_OF_STRIPS: Final = ("sums", "tiles", "turned_back", "y")
+
+
+@schedule("conv", algorithm="winograd43")
+def winograd43(s: Schedule, knobs: Knobs) -> None:
+    """F(4, 3)."""
+    _winograd(s, knobs)
+
+
+@schedule("conv", algorithm="winograd23")
+def winograd23(s: Schedule, knobs: Knobs) -> None:
+    """F(2, 3)."""
+    _winograd(s, knobs)
+
+
+def _winograd(s: Schedule, knobs: Knobs) -> None:
+    _weights(s)
+    batch, block, group = _merged(s, _OF_GROUPS, 3)
+    strip = s.loops("sums")[2]
+    others = [s.loops(name)[:3] for name in _OF_STRIPS]
+    for of_batch, of_block, of_strip in others:
+        s.merge(batch, of_batch)
+        s.merge(block, of_block)
+        if of_strip != strip:
+            s.merge(strip, of_strip)
+    for buffer, loop in (
+        ("lines", group),
+        ("turned", group),
+        ("image", block),
+        ("sums", strip),
+        ("tiles", strip),
+        ("turned_back", strip),
+    ):
+        s.store_at(buffer, loop)
+    _lines(s)
+    _turned(s, "turned", -1)
+    _turned(s, "turned_back", -2)
+    for name in ("image", "tiles"):
+        s.vectorize(s.loops(name)[-1])
+    _sums(s, knobs)
+    _vectors(s, "y")
+    shared(s, [batch, block])
+
+
+def _merged(s: Schedule, names: Sequence[str], depth: int) -> tuple[str, ...]:
+    """The outer loops of the first nest, which all of them now are in."""
+    first, *others = names
+    kept = s.loops(first)[:depth]
+    for name in others:
+        for loop, own in zip(kept, s.loops(name)[:depth], strict=True):
+            s.merge(loop, own)
+    return tuple(kept)
+
+
+def _weights(s: Schedule) -> None:
+    """Vectors of outputs by vectors of inputs, a window at a time."""
+    strip, group, half = _merged(s, ("weight_lines", "weight_turned", "weight"), 3)
+    for buffer in ("weight_lines", "weight_turned"):
+        s.store_at(buffer, half)
+    _vectors(s, "weight_lines")
+    _turned(s, "weight_turned", -1)
+    s.vectorize(s.loops("weight")[-1])
+    shared(s, [strip, group])
+
+
+def _lines(s: Schedule) -> None:
+    """Columns of the image in vectors, zeros around them."""
+    low, size = _columns_of_image(s)
+    part, column = "lines", s.loops("lines")[-1]
+    length = extent(s, column) or 1
+    if low:
+        part = cut_at(s, part, column, min(low, length))[-1]
+    inner = min(size, length - low)
+    if inner > 0:
+        if low + inner < length:
+            cut_at(s, part, s.loops(part)[-1], inner)
+        _vectors(s, part)
+
+
+def _columns_of_image(s: Schedule) -> tuple[int, int]:
+    """Zeros before a line of the image, and its columns."""
+    block = block_of(find_block(s.function, "lines"))
+    (x,) = {n.buffer for n in walk(block) if isinstance(n, Load)}
+    column = block.axes[-1].var
+    lets = [n.value for n in walk(block) if isinstance(n, Let)]
+    place = [value for value in (column, *lets) if column in free_vars(value)][-1]
+    return -linear(place).constant, constant(x.shape[-1]) or 0
+
+
+def _vectors(s: Schedule, block: str) -> None:
+    """The innermost loop in vectors, and a shorter one for what is left."""
+    loop = s.loops(block)[-1]
+    length = extent(s, loop) or 1
+    whole = length // _LANES * _LANES
+    parts = cut_at(s, block, loop, whole) if 0 < whole < length else [block]
+    for part in parts:
+        loop = s.loops(part)[-1]
+        _, lane = s.split(loop, [None, min(_LANES, extent(s, loop) or 1)])
+        s.vectorize(lane)
+
+
+def _turned(s: Schedule, name: str, lane_at: int) -> None:
+    """Squares, turned in registers, and what is left of the pixels.
+
+    Args:
+        s: The schedule.
+        name: The block.
+        lane_at: Which of its two last loops goes along a vector: -1 or -2.
+    """
+    pixel, lane = s.loops(name)[-1 - (lane_at == -1)], s.loops(name)[lane_at]
+    length = extent(s, pixel) or 1
+    s.reorder(pixel, lane)
+    parts = [name]
+    for side in (_LANES, 8):
+        rest = extent(s, s.loops(parts[-1])[-2]) or 1
+        whole = rest // side * side
+        if 0 < whole < rest:
+            parts += cut_at(s, parts[-1], s.loops(parts[-1])[-2], whole)[1:]
+    for part in parts:
+        pixel, lane = s.loops(part)[-2:]
+        length = extent(s, pixel) or 1
+        side = next((n for n in (_LANES, 8) if length % n == 0), 0)
+        if not side:
+            s.vectorize(lane)
+            continue
+        around, pixel_in = s.split(pixel, [None, side])
+        halves, lane_in = s.split(lane, [None, side])
+        inner = (lane_in, pixel_in) if lane_at == -1 else (pixel_in, lane_in)
+        s.reorder(around, halves, *inner)
+        s.tensorize(inner[0], f"transpose_{side}x{side}xf32")
+
+
+def _sums(s: Schedule, knobs: Knobs) -> None:
+    """Register tiles of tiles by outputs."""
+    tile = s.loops("sums")[-4]
+    length = extent(s, tile) or 1
+    rows = knobs.choice("rows", _ROWS, default=_tall(length))
+    parts = ["sums"]
+    if length > rows and length % rows:
+        parts = cut_at(s, "sums", tile, length // rows * rows)
+    for part in parts:
+        tile, output, group, channel = s.loops(part)[-4:]
+        some, one = s.split(tile, [None, min(rows, extent(s, tile) or 1)])
+        vector, lane = s.split(output, [None, _LANES])
+        s.reorder(some, group, channel, one, vector, lane)
+        write, _ = s.cache_write(part, "sums", "register", at=some)
+        for loop in (one, vector):
+            s.unroll(loop)
+        s.vectorize(lane)
+        _write_back(s, write, some)
+
+
+def _write_back(s: Schedule, write: str, at: str) -> None:
+    """The tile's own loops, written out: it has to stay in registers."""
+    loops = s.loops(write)
+    *others, last = loops[loops.index(at) + 1 :]
+    vector, lane = s.split(last, [None, _LANES])
+    for loop in (*others, vector):
+        s.unroll(loop)
+    s.vectorize(lane)
+
+
+def _tall(length: int) -> int:
+    """Rows of a register tile: as even as can be."""
+    return -(-length // -(-length // _ROWS[-1]))
