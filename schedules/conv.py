@@ -38,6 +38,7 @@ from tensorlang.schedules.conv_tiles import (
 )
 from tensorlang.schedules.cutting import extent, shared
 from tensorlang.schedules.generic import generic
+from tensorlang.schedules.outer_products import outer_products
 from tensorlang.scheduling import Knobs, Schedule, schedule
 from tensorlang.scheduling.linear import linear
 from tensorlang.scheduling.tree import block_of, find_block
@@ -121,6 +122,8 @@ def flat(s: Schedule, knobs: Knobs) -> None:
     done = {"turned", "wide", "flat", "sums"}
     if "part" in names:
         done |= weights(s, names, knobs)
+    if "products" in names:
+        done |= outer_products(s, names, knobs)
     if "sums" in names:
         _forward(s, names, knobs)
     readers = {b.name for b in blocks(s.function) if "sums" in _read(b)}

@@ -21,7 +21,6 @@ from typing import Final
 
 from tensorlang.ir.nodes import Binary, Const, Load
 from tensorlang.ir.visit import blocks, walk
-from tensorlang.schedules.conv import weights
 from tensorlang.schedules.conv_tiles import (
     Tile,
     copied_image,
@@ -34,6 +33,7 @@ from tensorlang.schedules.conv_tiles import (
 from tensorlang.schedules.cutting import cut_at, extent, shared
 from tensorlang.schedules.depthwise import depthwise_weights
 from tensorlang.schedules.generic import generic
+from tensorlang.schedules.outer_products import outer_products
 from tensorlang.scheduling import Knobs, Schedule, schedule
 from tensorlang.scheduling.tree import block_of, find_block
 
@@ -82,8 +82,9 @@ def phased(s: Schedule, knobs: Knobs) -> None:
     _phases(s, result, sums, knobs)
     done = {"wide", "flat", result, *sums}
     if {"part", "rest"} & set(names):
-        alone = bool({"each", "ends"} & set(names))
-        done |= (depthwise_weights if alone else weights)(s, names, knobs)
+        done |= depthwise_weights(s, names, knobs)
+    if "products" in names:
+        done |= outer_products(s, names, knobs)
     if set(names) - done:
         generic(s, knobs)
 
@@ -129,7 +130,7 @@ def _strides(s: Schedule, result: str, place: Sequence[str]) -> list[int]:
         for n in walk(block)
         if isinstance(n, Binary) and n.op == "floormod" and isinstance(n.b, Const)
     }
-    return [found.get(named.get(loop), 1) for loop in place]
+    return [found.get(named[loop], 1) if loop in named else 1 for loop in place]
 
 
 def _work(  # noqa: PLR0917 - what a unit is cut from

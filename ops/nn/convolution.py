@@ -31,6 +31,7 @@ _FLAT: Final = "tensorlang.ops.nn.flat_convolution"
 _PHASED: Final = "tensorlang.ops.nn.phased_convolution"
 _SINGLE: Final = "tensorlang.ops.nn.depthwise_gradients"
 _IMAGES: Final[dict[int, tuple[int, ...]]] = {1: (4096,), 2: (58, 58), 3: (16, 30, 30)}
+_OUTER: Final = "tensorlang.ops.nn.outer_products"
 
 
 def _names(workload: Workload, images: int = 1) -> Names:
@@ -178,13 +179,11 @@ def _numbers(value: Any) -> tuple[int, ...]:
 
 
 def _summed(workload: Workload) -> bool:
-    """Whether the channels come first, and each output is of several of them."""
-    first = str(workload.named["layout"])[1] == "C"
-    return (
-        first
-        and len(str(workload.named["layout"])) > 2
-        and not bool(workload.named["depthwise"])
-    )
+    """Whether channels come first, and are mixed at single pixels."""
+    given = workload.named
+    letters, window = str(given["layout"]), _numbers(given["window"])
+    plain = set(window) == {1} and not any(_numbers(given["padding"]))
+    return letters[1] == "C" and plain and not given["depthwise"]
 
 
 def _mixing(workload: Workload) -> bool:
@@ -202,7 +201,16 @@ def _or_mixed(workload: Workload) -> str:
 def _or_summed(workload: Workload) -> str:
     if _single(workload):
         return "depthwise"
-    return "flat" if _summed(workload) else "direct"
+    if _summed(workload):
+        return "flat"
+    return "outer" if _outer(workload) else "direct"
+
+def _outer(workload: Workload) -> bool:
+    """Whether each output is of several channels, of more than single pixels."""
+    letters = str(workload.named["layout"])
+    own = bool(workload.named["depthwise"])
+    return not own and len(letters) > 2 and workload.shapes[0][-1] > 0
+
 
 
 def _single(workload: Workload) -> bool:
@@ -531,6 +539,7 @@ _PREFERS.update(
         "_transpose": _phases,
         "_transpose_grad": _or_mixed,
         "_grad_weight": _or_summed,
+    tensor_algorithm(made, "outer", f"{_OUTER}:conv_grad_weight", _outer)
     }
 )
 conv1d, conv2d, conv3d = map(_convolution, (1, 2, 3))

@@ -17,6 +17,7 @@ from tensorlang.ir import as_expr, reduce_axis, select
 from tensorlang.ir import sum as total
 from tensorlang.ir.nodes import binary
 from tensorlang.ops.assembling import NARROW, wide
+from tensorlang.ops.nn import outer_products
 from tensorlang.ops.nn.convolution_definitions import (
     bias_gradient,
     finished,
@@ -97,8 +98,10 @@ def conv(
     dilation: tuple[int, ...],
     layout: str,
     activation: str | None,
+    tolerance: float = 0.0,
 ) -> Tensor:
     """As `convolution_definitions.conv`, of images whose channels come first."""
+    del tolerance  # of other algorithms
     frame = Layout(layout)
     window = numbers(w.shape[len(w.shape) - frame.rank :])
     size = numbers(frame.parts(x.shape)[2])
@@ -181,8 +184,7 @@ def conv_grad(
     size = numbers(frame.parts(x.shape)[2])
     given = {"stride": stride, "padding": padding, "dilation": dilation}
     dx = conv_grad_data(dy, w, layout=layout, size=size, **given)
-    window = numbers(w.shape[len(w.shape) - frame.rank :])
-    dw = conv_grad_weight(dy, x, layout=layout, window=window, depthwise=False, **given)
+    dw = _weights(dy, x, w, layout=layout, **given)
     return (dx, dw, bias_gradient(dy, frame)) if bias else (dx, dw)
 
 
@@ -200,10 +202,30 @@ def conv_transposed_grad(
     """As `convolution_definitions.conv_transposed_grad`: a convolution of `dy`."""
     frame = Layout(layout)
     given = {"stride": stride, "padding": padding, "dilation": dilation}
-    dx = conv(dy, w, layout=layout, activation=None, **given)
-    window = numbers(w.shape[len(w.shape) - frame.rank :])
-    dw = conv_grad_weight(x, dy, layout=layout, window=window, depthwise=False, **given)
+    dx = conv(
+        dy,
+        w,
+        stride=stride,
+        padding=padding,
+        dilation=dilation,
+        layout=layout,
+        activation=None,
+    )
+    dw = _weights(x, dy, w, layout=layout, **given)
     return (dx, dw, bias_gradient(dy, frame)) if bias else (dx, dw)
+
+
+def _weights(dy: Tensor, x: Tensor, w: Tensor, *, layout: str, **given: Any) -> Tensor:
+    """The gradient of weights: of single pixels by whole rows, else pixel by pixel.
+
+    By whole rows, what stands between results would be multiplied by 0: wrong beside
+    infinities. Windows of single pixels leave nothing there.
+    """
+    rank = Layout(layout).rank
+    window = numbers(w.shape[len(w.shape) - rank :])
+    pixels = set(window) == {1} and not any(given["padding"])
+    by = conv_grad_weight if pixels else outer_products.conv_grad_weight
+    return by(dy, x, layout=layout, window=window, depthwise=False, **given)
 
 
 def conv_grad_weight(
@@ -219,8 +241,8 @@ def conv_grad_weight(
 ) -> Tensor:
     """As `convolution_definitions.conv_grad_weight`, of channels that are summed over.
 
-    `dy` is laid out as the flattened image is, 0 between the lines, so a weight's
-    gradient is a product of two rows: lane by lane first, and then over the lanes.
+    `dy` is laid out as the flattened image is, so a weight's gradient is a product of
+    two rows: lane by lane first, and then over the lanes.
     """
     assert not depthwise
     frame = Layout(layout)

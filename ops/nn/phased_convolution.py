@@ -24,7 +24,7 @@ from tensorlang.ir import as_expr, reduce_axis, select
 from tensorlang.ir import sum as total
 from tensorlang.ir.nodes import binary
 from tensorlang.ops.nn import convolution_definitions as plain
-from tensorlang.ops.nn import depthwise_gradients, flat_convolution
+from tensorlang.ops.nn import depthwise_gradients, outer_products
 from tensorlang.ops.nn.flat_convolution import Flat, flat_image, widened
 from tensorlang.ops.nn.images import Layout, numbers, staged
 
@@ -137,8 +137,16 @@ def conv_grad_data(
     size: tuple[int, ...],
 ) -> Tensor:
     """As `convolution_definitions.conv_grad_data`, of channels that come first."""
-    given = {"stride": stride, "padding": padding, "dilation": dilation}
-    return conv_transposed(dy, w, layout=layout, size=size, activation=None, **given)
+    return conv_transposed(
+        dy,
+        w,
+        stride=stride,
+        padding=padding,
+        dilation=dilation,
+        layout=layout,
+        activation=None,
+        size=size,
+    )
 
 
 def conv_grad(
@@ -159,7 +167,7 @@ def conv_grad(
     dx = conv_grad_data(dy, w, layout=layout, size=size, **given)
     window = numbers(w.shape[len(w.shape) - frame.rank :])
     depthwise = len(w.shape) == frame.rank + 1
-    by: ModuleType = flat_convolution
+    by: ModuleType = outer_products
     if depthwise:
         by = depthwise_gradients if numbers(dy.shape[-1:])[0] > 1 else plain
     dw = by.conv_grad_weight(
@@ -191,7 +199,7 @@ def conv_transposed(
     most = [side.reach[1] - side.reach[0] + 1 for side in sides]
     image = flat_image(x, flat, frame, tuple(most))
     weights = widened(w)
-    found = []
+    found: list[tuple[Sequence[_Part], Tensor]] = []
     for parts in itertools.product(*(side.parts for side in sides)):
         name = f"sums_{len(found)}" if found else "sums"
         found.append((parts, _sums(image, weights, sides, parts, flat, name)))

@@ -127,7 +127,8 @@ def fills_tile(place: Site, update: Store | Reduce) -> str | None:
     )
     known = [value for value in driven if value is not None]
     reached = dense(known, extents(place.inner))
-    once = len(set(known)) == len(known) == len(driven)
+    moving = [value for value in known if value.vars]  # others are one place
+    once = len(set(moving)) == len(moving) and len(known) == len(driven)
     again = {loop.var for loop in place.inner} - set().union(*(v.vars for v in known))
     if again and any(_loads_state(n, update) for n in walk(block.body)):
         once = False

@@ -1,0 +1,167 @@
+"""Weights' gradients as outer products: tiles of image elements by vectors of outputs.
+
+for unit in parallel(outputs // (vectors * lanes) * channels // rows):
+    products = alloc(f32[window, rows, vectors * lanes])
+    for ky in range(...):
+        acc = alloc(f32[kx * rows, vectors * lanes], scope="register")
+        for b, i, j in range(...):
+            for kx, c, v in unrolled(...):
+                for lane in vectorized(lanes): acc[...] += image[...] * pixels[...]
+    dw[...] = products[...]     # outputs first
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Final
+
+from tensorlang.ir.visit import blocks
+from tensorlang.schedules.conv_tiles import (
+    extents,
+    over,
+    vector_image,
+    vector_lines,
+    width,
+    write_back,
+)
+from tensorlang.schedules.cutting import extent, shared
+from tensorlang.schedules.generic import generic
+from tensorlang.scheduling import Knobs, Schedule, schedule
+from tensorlang.scheduling.tree import find_buffer
+
+_ROWS: Final = tuple(range(1, 15))
+_VECTORS: Final = (1, 2, 3, 4)
+_ENOUGH_UNITS: Final = 8
+_MANY_PIXELS: Final = 256  # of an image, from which on it is done with before the next
+_HIDING: Final = 8  # sums that hide the latency of a fused multiply-add
+
+
+@dataclass(frozen=True, slots=True)
+class _Tile:
+    """Channels, window columns and vectors of outputs whose sums stay in registers."""
+
+    rows: int
+    taps: int
+    vectors: int
+
+    @property
+    def sums(self) -> int:
+        """Registers of sums."""
+        return self.rows * self.taps * self.vectors
+
+    @property
+    def cost(self) -> float:
+        """Half cycles of one product of a vector, by what limits them."""
+        loads = self.rows * self.taps + 2 * self.vectors
+        return max(self.sums, _HIDING, loads) / self.sums
+
+
+@schedule("conv", algorithm="outer")
+def outer(s: Schedule, knobs: Knobs) -> None:
+    """Units of outputs by channels."""
+    names = [block.name for block in blocks(s.function)]
+    done = outer_products(s, names, knobs)
+    if set(names) - done:
+        generic(s, knobs)
+
+
+def outer_products(s: Schedule, names: Sequence[str], knobs: Knobs) -> set[str]:
+    """Copies, products, weights; returns the names of the blocks done with."""
+    lanes, registers = width(s, "products")
+    rank = len(over(s, "products")) - 1
+    *own, channel = s.loops("dw")[:-rank]
+    window, output = s.loops("dw")[-rank:], own[-1]
+    tile = _chosen(s, knobs, output, channel, window[-1], lanes, registers)
+    _packed(s, "pixels", rank, tile.vectors * lanes)
+    last = "image" in names and not s.loops("image")[-1].startswith("c")
+    if "image" in names and not last and (extent(s, channel) or 1) % lanes == 0:
+        _packed(s, "image", rank, lanes)
+    for name in {"wide_image", "image", "pixels"} & set(names):
+        _copied(s, name, lanes)
+    some, one = s.split(output, [None, tile.vectors * lanes])
+    several, each = s.split(channel, [None, tile.rows])
+    around = [*own[:-1], some, several]
+    count = prod(extents(s, around))
+    if rank > 1 and count < _ENOUGH_UNITS:
+        around.append(window[0])
+    inside = [loop for loop in window if loop not in around]
+    s.reorder(*around, one, each, *inside)
+    s.compute_at("products", around[-1])
+    _tile(s, tile, around[-1], lanes)
+    for loop in inside[-1:]:
+        s.unroll(loop)
+    shared(s, around)
+    return {"wide_image", "image", "pixels", "products", "dw"}
+
+
+def _packed(s: Schedule, name: str, rank: int, width: int) -> None:
+    """Lay a copy, channels last, in strips: what a unit reads lies in a row."""
+    given = [f"d{n}" for n in range(find_buffer(s.function, name).ndim)]
+    batch, spatial, *rest = given[0], given[1 : rank + 1], *given[rank + 1 :]
+    *groups, channel = rest
+    strip, inside = f"{channel} // {width}", f"{channel} % {width}"
+    laid = ", ".join([batch, *groups, strip, *spatial, inside])
+    s.transform_layout(name, f"lambda {', '.join(given)}: ({laid})")
+
+
+def _copied(s: Schedule, name: str, lanes: int) -> None:
+    """A copy, in vectors: of columns where the channels come first."""
+    if name == "image" and not s.loops(name)[-1].startswith("c"):
+        vector_image(s, name, lanes)
+    else:
+        vector_lines(s, name, lanes)
+    shared(s, s.loops(name)[:2])
+
+
+def _chosen(  # noqa: PLR0917 - what a tile is chosen by
+    s: Schedule,
+    knobs: Knobs,
+    output: str,
+    channel: str,
+    tap: str,
+    lanes: int,
+    registers: int,
+) -> _Tile:
+    """The cheapest tile: knobs, whose defaults are by shape."""
+    outputs, channels = extent(s, output) or 1, extent(s, channel) or 1
+    vectors = [n for n in _VECTORS if -(-outputs // lanes) % n == 0]
+    rows = [n for n in _ROWS if channels % n == 0]
+    taps = extent(s, tap) or 1
+    taps = taps if taps + 2 <= registers else 1
+
+    def cost(tile: _Tile) -> tuple[float, int]:
+        full = tile.sums + min(tile.vectors, tile.rows * taps) + 2 > registers
+        return (float("inf") if full else tile.cost), tile.sums
+
+    best = min((_Tile(r, taps, v) for r in rows for v in vectors), key=cost)
+    return _Tile(
+        knobs.choice("inputs", rows, default=best.rows),
+        taps,
+        knobs.choice("output_vectors", vectors, default=best.vectors),
+    )
+
+
+def _tile(s: Schedule, tile: _Tile, at: str, lanes: int) -> None:
+    """The sums of one unit, in registers."""
+    loops = s.loops("products")
+    folded = over(s, "products")
+    inner = loops[loops.index(at) + 1 : len(loops) - len(folded)]
+    *taps, output = inner
+    rows = [taps.pop()] if tile.rows > 1 else []
+    columns = [taps.pop()] if tile.taps > 1 else []
+    vector, lane = s.split(output, [None, lanes])
+    batch, *spatial = folded
+    apart = prod(extents(s, spatial)) >= _MANY_PIXELS
+    taps = [batch, *taps] if apart else taps
+    folded = spatial if apart else folded
+    s.reorder(*taps, *folded, *columns, *rows, vector, lane)
+    around = taps[-1] if taps else at
+    write, _ = s.cache_write(
+        "products", "products", "register", at=around, accumulate=apart
+    )
+    for loop in (*columns, *rows, vector):
+        s.unroll(loop)
+    s.vectorize(lane)
+    write_back(s, write, around, lanes)
