@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 _HERE: Final = "tensorlang.ops.nn.convolution_definitions"
 _FLAT: Final = "tensorlang.ops.nn.flat_convolution"
+_OUTER: Final = "tensorlang.ops.nn.outer_products"
 _PHASED: Final = "tensorlang.ops.nn.phased_convolution"
 _SINGLE: Final = "tensorlang.ops.nn.depthwise_gradients"
 _IMAGES: Final[dict[int, tuple[int, ...]]] = {1: (4096,), 2: (58, 58), 3: (16, 30, 30)}
-_OUTER: Final = "tensorlang.ops.nn.outer_products"
 
 
 def _names(workload: Workload, images: int = 1) -> Names:
@@ -198,19 +198,19 @@ def _or_mixed(workload: Workload) -> str:
     return "flat" if _mixing(workload) else "direct"
 
 
-def _or_summed(workload: Workload) -> str:
-    if _single(workload):
-        return "depthwise"
-    if _summed(workload):
-        return "flat"
-    return "outer" if _outer(workload) else "direct"
-
 def _outer(workload: Workload) -> bool:
     """Whether each output is of several channels, of more than single pixels."""
     letters = str(workload.named["layout"])
     own = bool(workload.named["depthwise"])
     return not own and len(letters) > 2 and workload.shapes[0][-1] > 0
 
+
+def _or_summed(workload: Workload) -> str:
+    if _single(workload):
+        return "depthwise"
+    if _summed(workload):
+        return "flat"
+    return "outer" if _outer(workload) else "direct"
 
 
 def _single(workload: Workload) -> bool:
@@ -527,6 +527,7 @@ def _gradient_of_weight(rank: int) -> TensorOperator:
 
     made = conv_grad_weight
     tensor_algorithm(made, "flat", f"{_FLAT}:conv_grad_weight", _summed)
+    tensor_algorithm(made, "outer", f"{_OUTER}:conv_grad_weight", _outer)
     tensor_algorithm(made, "depthwise", f"{_SINGLE}:conv_grad_weight", _single)
     return made
 
@@ -539,7 +540,6 @@ _PREFERS.update(
         "_transpose": _phases,
         "_transpose_grad": _or_mixed,
         "_grad_weight": _or_summed,
-    tensor_algorithm(made, "outer", f"{_OUTER}:conv_grad_weight", _outer)
     }
 )
 conv1d, conv2d, conv3d = map(_convolution, (1, 2, 3))
