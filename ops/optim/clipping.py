@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
 
 from tensorlang.ops.inplace import inplace, update
 from tensorlang.ops.inplace_checks import Arrays, checked
+from tensorlang.ops.math.reductions import sum as total
 from tensorlang.ops.optim.numbers import positive
 from tensorlang.ops.tensors import Names, Plan, Shape, call, tensor_operator
 
@@ -21,6 +25,8 @@ if TYPE_CHECKING:
 
 _HERE: Final = "tensorlang.ops.optim.definitions"
 _CLIPPED: Final = Arrays("optim.clip_by_global_norm", ("grads",))
+PART: Final = 1 << 13  # elements; `Parts.length` in the definition
+_KINDS: Final = (np.float32, np.float64, np.float16)
 _EPS: Final = 1e-6  # PyTorch's: a norm of 0 divides
 
 
@@ -53,6 +59,34 @@ def sum_of_squares(x: Any, *, target: Any = None, out: Any = None) -> Launch:
         DTypeError, ShapeError, ArgumentError: an argument is out of its domain.
     """
     return call(sum_of_squares, (x,), {}, (), target, out)
+
+
+def _parts(
+    shapes: tuple[Shape, ...], dtypes: tuple[str, ...], attributes: dict[str, Any]
+) -> Plan:
+    return Plan(((math.prod(shapes[0]),),), dtypes, (), attributes)
+
+
+@tensor_operator(
+    "optim.squares_of_parts",
+    f"{_HERE}:squares_of_parts",
+    plan=_parts,
+    names=_length,
+    shapes=((1 << 24,),),
+    scheduled_as="rows",
+)
+def squares_of_parts(x: Any, *, target: Any = None, out: Any = None) -> Launch:
+    """The sums of squares of 8192 elements each, in f64 whatever the type of `x`.
+
+    Args:
+        x: Floats of any shape.
+        target: Where to compute.
+        out: Where the result goes, f64 `[ceil(size / 8192)]`.
+
+    Raises:
+        DTypeError, ShapeError, ArgumentError: an argument is out of its domain.
+    """
+    return call(squares_of_parts, (x,), {}, (), target, out)
 
 
 @inplace(
@@ -99,9 +133,41 @@ def clip_by_global_norm(grads: Any, max_norm: float, *, target: Any = None) -> f
     if max_norm != math.inf:
         max_norm = positive(id, "max_norm", max_norm)
     arrays: Sequence[Any] = grads if isinstance(grads, (list, tuple)) else (grads,)
-    held = [array for (array,) in checked(_CLIPPED, _CLIPPED.names, [tuple(arrays)])]
-    norm = math.sqrt(sum(float(sum_of_squares(g, target=target)) for g in held))
+    held = list(arrays)
+    if not _plain(held):
+        held = [array for (array,) in checked(_CLIPPED, _CLIPPED.names, [tuple(held)])]
+    norm = math.sqrt(_squares(held, target))
     factor = max_norm / (norm + _EPS)
     if not factor >= 1.0:
         scale(held, factor, target=target)
     return norm
+
+
+def _plain(arrays: Sequence[Any]) -> bool:
+    """Whether all are NumPy arrays that can be updated where they lie."""
+    return all(
+        type(array) is np.ndarray and array.flags.carray and array.dtype in _KINDS
+        for array in arrays
+    )
+
+
+def _squares(arrays: Sequence[np.ndarray[Any, Any]], target: Any) -> float:
+    """The sum of all squares: one launch for the arrays of a type, and one for all."""
+    by_type: dict[np.dtype[Any], list[np.ndarray[Any, Any]]] = {}
+    for array in arrays:
+        by_type.setdefault(array.dtype, []).append(array)
+    return sum(_of_one_type(same, target) for same in by_type.values())
+
+
+def _of_one_type(arrays: list[np.ndarray[Any, Any]], target: Any) -> float:
+    counts = [-(-array.size // PART) for array in arrays]
+    ends = list(accumulate(counts))
+    squares = np.empty(ends[-1])
+    views = [
+        squares[end - count : end] for end, count in zip(ends, counts, strict=True)
+    ]
+    kernel = squares_of_parts.kernel(arrays[0], target=target)
+    if not kernel.each(tuple(arrays), tuple(views)):
+        for array, view in zip(arrays, views, strict=True):
+            squares_of_parts(array, target=target, out=view)
+    return float(total(squares, target=target))

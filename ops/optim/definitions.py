@@ -10,11 +10,16 @@ from typing import TYPE_CHECKING
 
 from tensorlang.ir import compute, f64, reduce_axis
 from tensorlang.ir import sum as fold
+from tensorlang.ir.frontend import Tensor
 from tensorlang.ir.intrinsics import isnan, sqrt
-from tensorlang.ir.nodes import Expr, Select, Unary, as_expr
+from tensorlang.ir.nodes import Buffer, Expr, Select, Unary, as_expr
+from tensorlang.ops.along import Rows
+from tensorlang.ops.parts import Parts
 
 if TYPE_CHECKING:
-    from tensorlang.ir.frontend import Reduction, Tensor
+    from tensorlang.ir.frontend import Reduction
+    from tensorlang.ops.along import Index
+    from tensorlang.ops.parts import Folded
 
 
 def adam(
@@ -138,6 +143,18 @@ def sum_of_squares(x: Tensor) -> Tensor:
 
     made: Tensor = compute((), total, "total")
     return made
+
+
+def squares_of_parts(x: Tensor) -> Tensor:
+    """The sums of the squares of x [n] in parts of one length, in f64."""
+    row = Tensor(Buffer(x.buffer.name, x.dtype, (as_expr(1), x.shape[0])))
+
+    def square(_: int, __: Index, at: Index) -> Expr:
+        value = x[at[1]].cast(f64)
+        return value * value
+
+    made: Folded = Parts(Rows(row)).fold("sum", square, "squares")
+    return made.every
 
 
 def scaled(x: Expr, *, factor: Expr) -> tuple[Expr, ...]:

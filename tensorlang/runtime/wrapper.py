@@ -32,6 +32,7 @@ _OPERATIONS: Final = {
     "mul": "{r} = mul i64 {a}, {b}",
     "min": "{r} = call i64 @llvm.smin.i64(i64 {a}, i64 {b})",
     "max": "{r} = call i64 @llvm.smax.i64(i64 {a}, i64 {b})",
+    "floordiv": "{r} = ashr i64 {a}, {b}",  # by 2 to the power b, see `_shift`
 }
 
 
@@ -168,7 +169,16 @@ def _simple(dim: Dim) -> bool:
     """Whether a dimension is made of what `_OPERATIONS` has."""
     if not isinstance(dim, tuple):
         return True
+    if dim[0] == "floordiv":
+        return _simple(dim[1]) and _shift(dim[2]) is not None
     return dim[0] in _OPERATIONS and _simple(dim[1]) and _simple(dim[2])
+
+
+def _shift(divisor: Dim) -> int | None:
+    """By how many bits a division shifts; None where it is by no power of two."""
+    if not isinstance(divisor, int) or divisor < 1 or divisor & (divisor - 1):
+        return None
+    return divisor.bit_length() - 1
 
 
 def _symbols(signature: Signature) -> dict[str, str]:
@@ -237,9 +247,10 @@ def _derived(
     def compute(dim: Dim) -> str:
         if not isinstance(dim, tuple):
             return values[dim] if isinstance(dim, str) else str(dim)
-        a, b = compute(dim[1]), compute(dim[2])
-        steps.append(_OPERATIONS[dim[0]].format(r=f"%t{len(steps)}", a=a, b=b))
-        return f"%t{len(steps) - 1}"
+        by = _shift(dim[2]) if dim[0] == "floordiv" else None
+        a, b = compute(dim[1]), compute(dim[2] if by is None else by)
+        steps.append(_OPERATIONS[dim[0]].format(r=f"%e{len(steps)}", a=a, b=b))
+        return f"%e{len(steps) - 1}"
 
     if not has_fast_path(signature):
         return [], []

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from tensorlang import build
-from tensorlang.ir import compute, function, placeholder, scalar, size
+from tensorlang.ir import compute, function, placeholder, reduce_axis, scalar, size
+from tensorlang.ir import sum as total
+from tensorlang.ir.nodes import Load, as_expr
 from tensorlang.runtime.wrapper import INLINE_BYTES
 from tensorlang.schedules.cutting import in_lanes
 from tensorlang.schedules.streaming import Stream, loop_named, stream
@@ -114,3 +116,36 @@ def test_a_kernel_with_outputs_takes_one_set_at_a_time():
     x = placeholder((n,), "f32", "x")
     kernel = build(function("same", [x], [compute((n,), lambda i: x[i], "y")]))
     assert kernel.each(arrays(3), arrays(3)) is False
+
+
+@pytest.fixture(scope="module")
+def squares():
+    """The sums of squares of parts of 16: how many follows from the length."""
+    n = size("n")
+    x, k = placeholder((n,), "f32", "x"), reduce_axis(16, "k")
+
+    def part(p):
+        at = p * 16 + k.var
+        value = Load(x.buffer, (at,), as_expr(at < n))
+        return total(value * value, k)
+
+    return build(function("squares", [x], [compute(((n + 15) // 16,), part, "y")]))
+
+
+@pytest.mark.parametrize(
+    "shapes", [[], [5], [0, 7], [(3, 4), (), 16, 17], [LARGE, 1, (100, 300)], [256] * 9]
+)
+def test_results_may_have_lengths_of_their_own(squares, shapes):
+    x = arrays(*shapes)
+    y = tuple(np.full(-(-a.size // 16), np.nan, np.float32) for a in x)
+    assert squares.each(x, y) is True
+    for read, written in zip(x, y, strict=True):
+        assert written.sum() == read.size
+        assert (written[:-1] == 16).all()
+
+
+@pytest.mark.parametrize("length", [0, 1, 3])
+def test_results_of_another_length_are_left_as_they_were(squares, length):
+    y = (np.ones(length, np.float32),)
+    assert squares.each(arrays(17), y) is False
+    assert (y[0] == 1).all()
