@@ -166,7 +166,7 @@ def _of_one_type(arrays: list[np.ndarray[Any, Any]], target: Any) -> float:
     views = [
         squares[end - count : end] for end, count in zip(ends, counts, strict=True)
     ]
-    kernel = squares_of_parts.kernel(arrays[0], target=target)
+    kernel: Any = squares_of_parts.kernel(arrays[0], target=target)
     if not kernel.each(tuple(arrays), tuple(views)):
         for array, view in zip(arrays, views, strict=True):
             squares_of_parts(array, target=target, out=view)
