@@ -19,6 +19,7 @@ from tensorlang.schedules import (
     simt,
     sorting,
     transpose,
+    winograd,
 )
 
 __all__ = [
@@ -28,12 +29,13 @@ __all__ = [
     "depthwise",
     "embedding",
     "generic",
-    "pool",
     "outer_products",
+    "pool",
     "random",
     "rows",
     "scans",
     "simt",
     "sorting",
     "transpose",
+    "winograd",
 ]

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tensorlang.errors import ArgumentError
 from tensorlang.ops.nn import convolution_plans as plans
+from tensorlang.ops.nn import winograd
 from tensorlang.ops.nn.windows import LAYOUTS, hashable, windows
+from tensorlang.ops.nn.winograd_matrices import TRANSFORMS
 from tensorlang.ops.tensors import (
     Names,
     Shape,
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from tensorlang.workload import Workload
 
 _HERE: Final = "tensorlang.ops.nn.convolution_definitions"
+_WINOGRAD: Final = "tensorlang.ops.nn.winograd_definitions"
 _FLAT: Final = "tensorlang.ops.nn.flat_convolution"
 _OUTER: Final = "tensorlang.ops.nn.outer_products"
 _PHASED: Final = "tensorlang.ops.nn.phased_convolution"
@@ -94,7 +97,7 @@ def _given(rank: int, **attributes: Any) -> dict[str, Any]:
 
 
 def _tolerated(id: str, tolerance: Any) -> None:
-    """Check a tolerance; every algorithm there is keeps that of a plain sum."""
+    """Check a tolerance."""
     number = isinstance(tolerance, (int, float)) and not isinstance(tolerance, bool)
     if tolerance is not None and not (number and tolerance >= 0):
         raise ArgumentError(
@@ -138,6 +141,8 @@ def _depthwise(workload: Workload) -> bool:
 def _prefers(workload: Workload) -> str:
     if _depthwise(workload):
         return "depthwise"
+    if winograd.TOLERANCE in workload.named and (name := winograd.preferred(workload)):
+        return name
     return "flat" if _flattened(workload) else "direct"
 
 
@@ -243,7 +248,7 @@ def _or_direct(workload: Workload) -> str:
 
 
 def _convolution(rank: int) -> TensorOperator:
-    @_operator(rank, "", plans.forward, ("x", "w"))
+    @_operator(rank, "", winograd.forward, ("x", "w"))
     def conv(  # noqa: PLR0917 - in PyTorch's order
         x: Any,
         w: Any,
@@ -274,7 +279,10 @@ def _convolution(rank: int) -> TensorOperator:
                 there are channels for a depthwise convolution.
             layout: `NCW`, `NCHW`, `NCDHW`, or with the channels last `NWC`, ...
             activation: None, `relu`, `gelu`, `silu`, `sigmoid` or `tanh`, of the sum.
-            tolerance: The relative error that is allowed; None: that of a plain sum.
+            tolerance: The error that is allowed, relative to a result or the mean one,
+                whichever is larger; None: that of a plain sum. From 2**-14 on, windows
+                of 3 by 3 a pixel apart may be computed by F(2, 3), from 2**-12 on by
+                F(4, 3) (Winograd); there, what is not finite spreads to a whole tile.
             target: Where to compute.
             out: Where the result goes.
 
@@ -290,6 +298,7 @@ def _convolution(rank: int) -> TensorOperator:
             groups=groups,
             layout=layout,
             activation=activation,
+            tolerance=tolerance,
         )
         arrays = (x, w) if b is None else (x, w, b)
         return call(made, arrays, given, (), target, out)
@@ -297,6 +306,9 @@ def _convolution(rank: int) -> TensorOperator:
     made = conv
     tensor_algorithm(made, "flat", f"{_FLAT}:conv", _flattened)
     tensor_algorithm(made, "depthwise", f"{_HERE}:conv", _depthwise)
+    for m, name in winograd.NAMES.items() if rank == 2 else ():
+        place, allowed = f"{_WINOGRAD}:f{m}3", TRANSFORMS[m].tolerance
+        tensor_algorithm(made, name, place, winograd.serves(m), allowed)
     return made
 
 

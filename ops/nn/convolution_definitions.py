@@ -58,8 +58,10 @@ def conv(
     dilation: tuple[int, ...],
     layout: str,
     activation: str | None,
+    tolerance: float = 0.0,
 ) -> Tensor:
     """Each output: the sum over channels and window of image times weight."""
+    del tolerance  # of other algorithms
     frame = Layout(layout)
     image = framed(x, frame, padding)
     sums = products(image, w, frame, Steps(stride, dilation), name="sums")
