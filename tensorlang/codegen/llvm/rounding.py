@@ -23,21 +23,33 @@ def to_bf16(builder: Builder, lanes: int, near: str) -> str:
     """
     kind, half = u32.vector(lanes), u16.vector(lanes)
     raw = _cast(builder, "bitcast", f32.vector(lanes), near, kind)
-    high = _integer(builder, "lshr", kind, raw, 16)
-    odd = _integer(builder, "and", kind, high, 1)
+    odd = _integer(builder, "and", kind, _integer(builder, "lshr", kind, raw, 16), 1)
     moved = _integer(builder, "add", kind, raw, 0x7FFF)
     word = llvm_type(kind)
-    whole = builder.emit(ins.Binary(builder.name(), "add", word, moved, odd))
-    rounded = _integer(builder, "lshr", kind, whole, 16)
-    sign = _integer(builder, "and", kind, high, 0x8000)
-    quiet = _integer(builder, "or", kind, sign, 0x7FC0)
+    rounded = builder.emit(ins.Binary(builder.name(), "add", word, moved, odd))
+    sign = _integer(builder, "and", kind, raw, 0x80000000)
+    quiet = _integer(builder, "or", kind, sign, 0x7FC00000)
     missing = _compare(builder, "fcmp uno", f32.vector(lanes), near, near)
     flag = llvm_type(boolean.vector(lanes))
     chosen = builder.emit(
         ins.Select(builder.name(), flag, missing, word, quiet, rounded)
     )
-    bits = _cast(builder, "trunc", kind, chosen, half)
+    bits = _upper_halves(builder, lanes, chosen)
     return _cast(builder, "bitcast", half, bits, bf16.vector(lanes))
+
+
+def _upper_halves(builder: Builder, lanes: int, words: str) -> str:
+    """The upper 16 of 32 bits: of vectors by one shuffle, for two registers at once."""
+    kind = u32.vector(lanes)
+    if lanes == 1:
+        high = _integer(builder, "lshr", kind, words, 16)
+        return _cast(builder, "trunc", kind, high, u16)
+    halves = u16.vector(2 * lanes)
+    pairs = _cast(builder, "bitcast", kind, words, halves)
+    upper = range(1, 2 * lanes, 2)
+    return builder.emit(
+        ins.Shuffle(builder.name(), llvm_type(halves), pairs, "poison", upper)
+    )
 
 
 def narrow_to_odd(builder: Builder, lanes: int, wide: str) -> str:
