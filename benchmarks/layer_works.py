@@ -35,6 +35,7 @@ CONV: Final[tuple[Case, ...]] = (
     ((1, 64, 56, 56), (256, 64, 1, 1), 1, 0, 1),
     ((1, 128, 56, 56), (128, 1, 3, 3), 1, 1, 128),
 )
+WINOGRAD: Final = (CONV[0], CONV[1], CONV[4])
 PARAMETERS: Final = 1 << 24
 VECTORS: Final = (((1, 8192, 8192), "float32"), ((1, 16384, 8192), "bfloat16"))
 # operator, options, shapes, floor of the fastest peer
@@ -47,6 +48,7 @@ ROWS: Final[
     ("nn.max_pool2d", {"kernel": 2}, ((8, 64, 112, 112),), 1.0),
 )
 _RATE: Final = 0.1
+_ALLOWED: Final = 1e-3  # relative error
 
 
 def works(threads: int) -> Works:
@@ -65,6 +67,9 @@ def works(threads: int) -> Works:
     yield "dense 512x1024x1024 + bias + gelu + dropout", partial(_fused, threads)
     for case in CONV:
         yield f"conv {_title(case)}", partial(_conv, threads, case)
+    for case in WINOGRAD:
+        name = f"conv {_title(case)}, within {_ALLOWED:g} (Winograd)"
+        yield name, partial(_winograd, threads, case)
     for case in CONV[:-1]:
         for grad in ("conv2d_grad_data", "conv2d_grad_weight"):
             yield f"{grad} {_title(case)}", partial(_conv_gradient, threads, case, grad)
@@ -216,6 +221,22 @@ def _conv(threads: int, case: Case) -> Work:
         0.97,
         floating,
         _bytes(x, w, y),
+    )
+
+
+def _winograd(threads: int, case: Case) -> Work:
+    """Fewer products than the plain sum has: no limit is stated in those."""
+    x, w, how = _normal(*case[0]), _normal(*case[1]), _how(case)
+    allowed = partial(nn.conv2d, x, w, **how, tolerance=_ALLOWED)
+    y = np.empty(allowed().shape, np.float32)
+    return Work(
+        "nn.conv2d",
+        allowed,
+        partial(allowed, out=y),
+        _rivals("nn.conv2d", (x, w), how, threads),
+        (),
+        1.5,
+        moved=_bytes(x, w, y),
     )
 
 
