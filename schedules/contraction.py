@@ -30,7 +30,7 @@ from tensorlang.schedules.cutting import (
 )
 from tensorlang.schedules.plan import Plan, Tile
 from tensorlang.schedules.stages import Stage, extent_of, tile_axes
-from tensorlang.schedules.strips import by_strips
+from tensorlang.schedules.strips import by_strips, divided
 from tensorlang.scheduling import Schedule
 
 _WORTH_PACKING: Final = 4  # tiles of rows that read a packed strip
@@ -56,6 +56,8 @@ def tiles(plan: Plan) -> None:
     row, column = found
     if extent_of(row) == 1 and not _in_rows(stage):
         raise ScheduleError("a vector by rows: partial sums along them are faster")
+    if extent_of(column) == 1:
+        raise ScheduleError("rows by a vector: partial sums along them are faster")
     tile = plan.tile(extent_of(row), extent_of(column))
     folded = tuple(loop.var.name for loop in stage.driven("reduction"))
     axes = _Axes(row.var.name, column.var.name, folded)
@@ -186,13 +188,22 @@ def _tile(s: Schedule, block: str, stage: Stage, axes: _Axes, tile: Tile) -> Non
     j = next(name for name in around if is_part(name, axes.column))
     inner = [n for n in around if any(is_part(n, name) for name in axes.folded)]
     outer = [n for n in around if n not in (i, j, *inner)]
+    deep = []
+    depth = divided(
+        extent(s, inner[-1]), tile.vectors * tile.lanes * stage.output.dtype.bytes
+    )
+    if depth is not None and len(inner) == 1 and not outer:
+        k_0, k_1 = s.split(inner[-1], [None, depth])
+        deep, inner = [k_0], [k_1]
     rows = min(tile.rows, extent(s, i) or tile.rows)
     columns = extent(s, j) or tile.vectors * tile.lanes
     lanes = min(tile.lanes, columns)
     i_0, i_1 = s.split(i, [None, rows])
     j_0, j_1, j_2 = s.split(j, [None, min(tile.vectors, columns // lanes), lanes])
-    s.reorder(*outer, j_0, i_0, *inner, i_1, j_1, j_2)
-    write, _ = s.cache_write(block, stage.output.name, "register", at=i_0)
+    s.reorder(*deep, *outer, j_0, i_0, *inner, i_1, j_1, j_2)
+    write, _ = s.cache_write(
+        block, stage.output.name, "register", at=i_0, accumulate=True
+    )
     for loop in (i_1, j_1):
         s.unroll(loop)
     s.vectorize(j_2)

@@ -26,6 +26,7 @@ from tensorlang.schedules.streaming import loop_named, whole_steps
 from tensorlang.scheduling import Schedule
 
 _MOST_BYTES: Final = 1 << 19  # of a strip: half of a second-level cache
+_BLOCK_BYTES: Final = 1 << 18  # of a strip's block, where the whole one is larger
 _STRIPS_A_THREAD: Final = 4
 _WORTH_PACKING: Final = 24  # rows
 _SMALL: Final = (4, 1)  # rows of the tiles for a rest of unknown length
@@ -44,17 +45,21 @@ def by_strips(plan: Plan, tile: Tile) -> None:
     row, column = found
     load, width = _operand(plan, stage, tile), tile.vectors * tile.lanes
     folded = [loop.var.name for loop in stage.driven("reduction")]
-    copied = None
+    deep, copied = [], None
+    if (depth := _depth(stage, load, width)) is not None:
+        outside, inner = s.split(folded[-1], [None, depth])
+        deep, folded = [outside], [inner]
     if not _packed(stage, load, width):
         copied = s.cache_read(stage.name, load.buffer.name, "global")
     around = s.loops(stage.name)
     first, inside = s.split(column.var.name, [None, width])
-    outer = [n for n in around if n not in (row.var.name, column.var.name, *folded)]
-    s.reorder(*outer, first, row.var.name, inside, *folded)
+    inner = {row.var.name, column.var.name, *deep, *folded}
+    outer = [name for name in around if name not in inner]
+    s.reorder(*outer, first, *deep, row.var.name, inside, *folded)
     for part, rows in _cut_rows(s, stage.name, row.var.name, tile.rows):
         _tile(s, part, stage, (row.var.name, inside, *folded), rows, tile.lanes)
     if copied:
-        s.compute_at(copied[0], first)
+        s.compute_at(copied[0], [first, *deep][-1])
         _pack(s, stage, load, *copied, tile.lanes)
     shared(s, [*outer, first])
 
@@ -77,10 +82,38 @@ def _operand(plan: Plan, stage: Stage, tile: Tile) -> Load:
     few = rows is not None and rows < _WORTH_PACKING
     if in_rows and few and not _packed(stage, load, width):
         raise ScheduleError("too few rows read a strip that lies in rows already")
-    steps = prod(size for size in depth if size is not None)
-    if width * steps * load.buffer.dtype.bytes > _MOST_BYTES:
-        raise ScheduleError("a strip does not fit the cache")
+    _depth(stage, load, width)
     return load
+
+
+def _depth(stage: Stage, load: Load, width: int) -> int | None:
+    """The steps of a block of the reduction, where a whole strip fits no cache.
+
+    Raises:
+        ScheduleError: no block of a fitting size divides the steps.
+    """
+    depth = [extent_of(loop) or 1 for loop in stage.driven("reduction")]
+    step = width * load.buffer.dtype.bytes
+    if prod(depth) * step <= _MOST_BYTES:
+        return None
+    found = divided(depth[0], step)
+    if len(depth) > 1 or found is None:
+        raise ScheduleError("a strip does not fit the cache, and no block divides it")
+    return found
+
+
+def divided(steps: int | None, step: int) -> int | None:
+    """The steps of a block of a reduction, of which a whole strip would fit no cache.
+
+    Args:
+        steps: All of them, where they are known.
+        step: Bytes of the strip that one reads.
+    """
+    if steps is None or steps * step <= _MOST_BYTES:
+        return None
+    most = _BLOCK_BYTES // step
+    fits = [n for n in range(most // 4, most + 1) if steps % n == 0]
+    return fits[-1] if fits else None
 
 
 def _packed(stage: Stage, load: Load, width: int) -> bool:
@@ -144,7 +177,9 @@ def _tile(  # noqa: PLR0917 - what a tile is made of
     tall, i = s.split(row, [None, rows])
     vector, lane = s.split(inside, [None, lanes])
     s.reorder(tall, *folded, i, vector, lane)
-    write, _ = s.cache_write(block, stage.output.name, "register", at=tall)
+    write, _ = s.cache_write(
+        block, stage.output.name, "register", at=tall, accumulate=True
+    )
     for loop in (i, vector):
         s.unroll(loop)
     s.vectorize(lane)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tensorlang.ir import compute, reduce_axis
 from tensorlang.ir.dtypes import f32, u32
 from tensorlang.ir.frontend import Tensor
 from tensorlang.ir.frontend import sum as total
 from tensorlang.ir.nodes import Const, Expr, Select
-from tensorlang.ops.assembling import stored, wide
+from tensorlang.ops.assembling import NARROW, stored, wide
 from tensorlang.ops.nn.epilogues import activated
 from tensorlang.ops.random import words
 from tensorlang.ops.random.definitions import Draw
 from tensorlang.ops.random.impls import impl
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tensorlang.ir.frontend import Reduction
     from tensorlang.ir.nodes import Var
 
 _BITS = 9  # of a word that an f32 uniform does not use
@@ -39,6 +42,9 @@ def dense(
     `w` is [out, in] (`oi`), [in, out] (`io`), or packed in strips of columns:
     [strip, in, column of the strip] (`packed`), of `columns` columns in all.
     """
+    rest = b, residual, key, None if activation == "none" else activation
+    if rest == (None,) * len(rest) and x.dtype.name not in NARROW:
+        return product(x, w, layout, columns, "y")
     products = product(x, w, layout, columns)
 
     def element(i: Expr, j: Expr) -> Expr:
@@ -56,7 +62,9 @@ def dense(
     return y
 
 
-def product(x: Tensor, w: Tensor, layout: str, columns: int) -> Tensor:
+def product(
+    x: Tensor, w: Tensor, layout: str, columns: int, name: str = "products"
+) -> Tensor:
     """The sums over k alone, in the type that is accumulated in."""
     k = reduce_axis(x.shape[1], "k")
 
@@ -71,7 +79,7 @@ def product(x: Tensor, w: Tensor, layout: str, columns: int) -> Tensor:
     products: Tensor = compute(
         (x.shape[0], columns),
         lambda i, j: total(wide(x[i, k]) * wide(weight(j)), k),
-        "products",
+        name,
     )
     return products
 
@@ -96,20 +104,24 @@ def dense_grad(
     def weight(k: Expr) -> Expr:
         return wide(w[j, k] if layout == "oi" else w[k, j])
 
-    dx = compute(x.shape, lambda i, k: total(wide(dy[i, j]) * weight(k), j), "dx_sum")
-    if layout == "oi":
-        dw = compute(
-            w.shape, lambda j, k: total(wide(dy[i, j]) * wide(x[i, k]), i), "dw_sum"
-        )
-    else:
-        dw = compute(
-            w.shape, lambda k, j: total(wide(x[i, k]) * wide(dy[i, j]), i), "dw_sum"
-        )
-    db = compute((columns,), lambda j: total(wide(dy[also, j]), also), "db_sum")
-    return _rounded(dx, x, "dx"), _rounded(dw, x, "dw"), _rounded(db, x, "db")
+    def of_weight(a: Expr, b: Expr) -> Reduction:
+        column, k = (a, b) if layout == "oi" else (b, a)
+        return total(wide(dy[i, column]) * wide(x[i, k]), i)
+
+    return (
+        _rounded(x.shape, lambda i, k: total(wide(dy[i, j]) * weight(k), j), x, "dx"),
+        _rounded(w.shape, of_weight, x, "dw"),
+        _rounded((columns,), lambda j: total(wide(dy[also, j]), also), x, "db"),
+    )
 
 
-def _rounded(sums: Tensor, like: Tensor, name: str) -> Tensor:
-    """The sums in the type of the inputs; where that is theirs, just renamed."""
-    made: Tensor = compute(sums.shape, lambda *i: stored(sums[i], like.dtype), name)
+def _rounded(
+    shape: tuple[Expr, ...], sums: Callable[..., Any], like: Tensor, name: str
+) -> Tensor:
+    """Sums in the type of the inputs: f32 of narrow ones, rounded once."""
+    if like.dtype.name not in NARROW:
+        exact: Tensor = compute(shape, sums, name)
+        return exact
+    found = compute(shape, sums, f"{name}_sum")
+    made: Tensor = compute(shape, lambda *i: stored(found[i], like.dtype), name)
     return made
