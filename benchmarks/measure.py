@@ -11,7 +11,7 @@ from benchmarks.work import Work
 from tensorlang.tuner.ceilings import Ceilings, ceilings
 from tensorlang.tuner.rounds import Ratio, Timing, interleaved, paired_ratio
 
-_REST: Final = 0.02  # seconds: the threads of the call before have gone to sleep
+_REST: Final = 0.05  # seconds: the threads of the call before, OpenBLAS among them, sleep
 _FRESH, _INTO = "ours, fresh", "ours, into existing"
 
 
