@@ -11,7 +11,7 @@ from benchmarks.work import Work
 from tensorlang.tuner.ceilings import Ceilings, ceilings
 from tensorlang.tuner.rounds import Ratio, Timing, interleaved, paired_ratio
 
-_REST: Final = 0.05  # seconds: the threads of the call before, OpenBLAS among them, sleep
+_REST: Final = 0.05  # seconds: the threads of the call before sleep, OpenBLAS's too
 _FRESH, _INTO = "ours, fresh", "ours, into existing"
 
 
