@@ -6,8 +6,16 @@ from math import prod
 from typing import Final
 
 from tensorlang.errors import ScheduleError
-from tensorlang.ir.nodes import For
-from tensorlang.schedules.cutting import cut, cut_at, extent, fused, is_part, shared
+from tensorlang.ir.nodes import Expr, For
+from tensorlang.schedules.cutting import (
+    cut,
+    cut_at,
+    extent,
+    fused,
+    is_part,
+    shared,
+    tried,
+)
 from tensorlang.schedules.plan import Plan
 from tensorlang.schedules.stages import contiguous_loop, extent_of
 from tensorlang.schedules.streaming import loop_named
@@ -39,8 +47,25 @@ def long_parts(plan: Plan) -> None:
         blocks = cut_at(s, name, s.loops(name)[0], total // length)
     for part in blocks:
         if contiguous_loop(stage) is stage.loops[-1]:
-            fold_in_lanes(s, loop_named(s, s.loops(part)[-1]), plan.partials())
+            left = first.extent - first.extent // length * length
+            cut_short = total is None and part != name and not inner
+            if not (cut_short and tried(s, _fold_rest, plan, part, left)):
+                fold_in_lanes(s, loop_named(s, s.loops(part)[-1]), plan.partials())
         shared(s, s.loops(part)[:1])
+
+
+def _fold_rest(plan: Plan, block: str, left: Expr) -> None:
+    """A part that is not full, in as many steps as it has elements for.
+
+    Steps without an element cost more than others: what is masked off may lie where
+    there is no memory, and processors take long to see that nothing is wrong with it.
+    """
+    s, lanes = plan.s, plan.partials()
+    loop = s.loops(block)[-1]
+    s.decompose_reduction(block, loop)
+    step, lane = s.split(loop, [None, lanes])
+    s.partition(step, (left + (lanes - 1)) // lanes)
+    s.vectorize(lane)
 
 
 def folded_rows(plan: Plan) -> None:
