@@ -49,7 +49,7 @@ def arguments(
         for spec in signature.buffers
     ]
     scalars = [chosen.get(spec.name, 0) for spec in signature.free]
-    return arrays, scalars
+    return arrays, [n.item() if isinstance(n, np.generic) else n for n in scalars]
 
 
 def _array(
