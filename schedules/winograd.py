@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tensorlang.ir.nodes import Let, Load
-from tensorlang.ir.visit import free_vars, walk
+from tensorlang.ir.visit import blocks, free_vars, walk
 from tensorlang.schedules.cutting import cut_at, extent, shared
 from tensorlang.scheduling import Knobs, Schedule, schedule
 from tensorlang.scheduling.linear import linear
@@ -40,8 +40,23 @@ def winograd23(s: Schedule, knobs: Knobs) -> None:
     _winograd(s, knobs)
 
 
+@schedule("winograd")
+def winograd(s: Schedule, knobs: Knobs) -> None:
+    """Weights alone, or images by weights that are transformed."""
+    _winograd(s, knobs)
+
+
 def _winograd(s: Schedule, knobs: Knobs) -> None:
-    _weights(s)
+    names = {block.name for block in blocks(s.function)}
+    if "weight" in names:
+        _weights(s)
+    if "zeros" in names:
+        _vectors(s, "zeros")
+    if "sums" in names:
+        _images(s, knobs)
+
+
+def _images(s: Schedule, knobs: Knobs) -> None:
     batch, block, group = _merged(s, _OF_GROUPS, 3)
     strip = s.loops("sums")[2]
     others = [s.loops(name)[:3] for name in _OF_STRIPS]

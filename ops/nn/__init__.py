@@ -110,9 +110,15 @@ from tensorlang.ops.nn.softmax import (
     softmax,
     softmax_grad,
 )
+from tensorlang.ops.nn.winograd_packing import (
+    PackedWindows,
+    conv2d_winograd,
+    conv2d_winograd_weight,
+)
 
 __all__ = [
     "PackedWeight",
+    "PackedWindows",
     "adaptive_avg_pool1d",
     "adaptive_avg_pool1d_grad",
     "adaptive_avg_pool2d",
@@ -151,6 +157,8 @@ __all__ = [
     "conv2d_grad_weight",
     "conv2d_transpose",
     "conv2d_transpose_grad",
+    "conv2d_winograd",
+    "conv2d_winograd_weight",
     "conv3d",
     "conv3d_grad",
     "conv3d_grad_data",

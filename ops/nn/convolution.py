@@ -15,6 +15,7 @@ from tensorlang.ops.nn import convolution_plans as plans
 from tensorlang.ops.nn import winograd
 from tensorlang.ops.nn.windows import LAYOUTS, hashable, windows
 from tensorlang.ops.nn.winograd_matrices import TRANSFORMS
+from tensorlang.ops.nn.winograd_packing import PackedWindows, convolve
 from tensorlang.ops.tensors import (
     Names,
     Shape,
@@ -268,7 +269,8 @@ def _convolution(rank: int) -> TensorOperator:
 
         Args:
             x: Images `(batch, channels, *spatial)`, or with the channels last.
-            w: Weights `(outputs, channels / groups, *window)`, in either layout.
+            w: Weights `(outputs, channels / groups, *window)`, in either layout; or
+                windows of 3 by 3 that `prepack` has transformed.
             b: None, or a number to add for each output channel.
             stride: The step from window to window: a number, or one a dimension.
             padding: Zeros around the image: a number, one a dimension or a pair
@@ -300,6 +302,8 @@ def _convolution(rank: int) -> TensorOperator:
             activation=activation,
             tolerance=tolerance,
         )
+        if type(w) is PackedWindows and rank == 2:
+            return convolve(x, w, b, given, target, out)
         arrays = (x, w) if b is None else (x, w, b)
         return call(made, arrays, given, (), target, out)
 

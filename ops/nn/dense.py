@@ -14,6 +14,7 @@ import numpy as np
 
 from tensorlang.errors import ArgumentError, DTypeError, ShapeError
 from tensorlang.ops.dispatch import own
+from tensorlang.ops.nn.winograd_packing import CONVOLUTION, PackedWindows, pack
 from tensorlang.ops.tensors import (
     Names,
     Plan,
@@ -64,23 +65,33 @@ class PackedWeight:
         return np.ascontiguousarray(rows[:columns])
 
 
-def prepack(op: Operator, w: Any, *, layout: str = "oi") -> PackedWeight:
+def prepack(
+    op: Operator, w: Any, *, layout: str = "oi", tolerance: float | None = None
+) -> PackedWeight | PackedWindows:
     """A weight packed once for many calls of `op`.
 
     Args:
-        op: `nn.dense`.
-        w: `[out, in]`, or `[in, out]` with `layout="io"`.
-        layout: Which of the two.
+        op: `nn.dense`, or `nn.conv2d` for windows of 3 by 3.
+        w: `[out, in]`, or `[in, out]` with `layout="io"`; of a convolution, `[out, in,
+            3, 3]`.
+        layout: Which of the first two.
+        tolerance: Of a convolution, the error that is allowed, as in its calls: packed
+            are weights of Winograd's algorithms.
 
     Raises:
-        ArgumentError: the operator takes no packed weights, or no such layout.
-        ShapeError: the weight is no matrix.
+        ArgumentError: the operator takes no packed weights, or no such layout; no
+            algorithm that takes them is as exact.
+        ShapeError: the weight is no matrix, or its windows are others.
     """
+    if op.id == CONVOLUTION:
+        return pack(w, tolerance)
     from tensorlang.runtime import buffers  # noqa: PLC0415 - loads the runtime
     from tensorlang.runtime.arrays import view  # noqa: PLC0415 - the same
 
     if op is not dense:
-        raise ArgumentError(f"{op.id} takes no packed weight; nn.dense does")
+        raise ArgumentError(
+            f"{op.id} takes no packed weight; nn.dense and nn.conv2d do"
+        )
     if layout not in LAYOUTS:
         raise ArgumentError(f"nn.prepack: layout is 'oi' or 'io', not {layout!r}")
     array = view(w, "nn.prepack: w")

@@ -29,16 +29,18 @@ def spread(
     body: Stores,
     *inputs: Tensor,
     guard: Callable[[Indices], Expr | None] | None = None,
+    name: str = "",
 ) -> Tensor:
     """The array whose elements a nest stores, several of them in each step.
 
     Args:
-        buffer: The array; the block is called as it is.
+        buffer: The array.
         names: The loops.
         sizes: Their extents.
         body: What is stored where, no element twice.
         inputs: What is to be computed before.
         guard: From the loops to the condition under which there is a step.
+        name: The block's name, where it is not the array's.
     """
     loops = [Var(name, i64) for name in names]
     indices = tuple(Var(f"v{name}", i64) for name in names)
@@ -54,7 +56,7 @@ def spread(
         for var, extent, loop in zip(indices, sizes, loops, strict=True)
     )
     where = guard(tuple(loops)) if guard else None
-    made: Stmt = Block(buffer.name, axes, seq(lets, stores), where)
+    made: Stmt = Block(name or buffer.name, axes, seq(lets, stores), where)
     for loop, extent in zip(reversed(loops), reversed(sizes), strict=True):
         made = For(loop, extent, "serial", made)
     return Tensor(buffer, Stage(made, (buffer,), inputs))

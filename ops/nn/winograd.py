@@ -56,7 +56,7 @@ def forward(
     allowed = [t.tolerance for t in TRANSFORMS.values() if t.tolerance <= given]
     if not allowed or not _fits(plan):
         return plan
-    return replace(plan, attributes=plan.attributes | {TOLERANCE: max(allowed)})
+    return replace(plan, attributes={**plan.attributes, TOLERANCE: max(allowed)})
 
 
 def _fits(plan: Plan) -> bool:

@@ -88,3 +88,15 @@ def blocks(
     rows = min(-(-_TILES_OF_BLOCK // across), -(-high_tiles // _BLOCKS))
     rows = -(-high_tiles // -(-high_tiles // rows))
     return Blocks(TRANSFORMS[m], inputs, outputs, size, low, results, rows)
+
+
+def transformed(
+    outputs: int, inputs: int, transforms: Transforms
+) -> tuple[int, int, int, int]:
+    """The shape of transformed weights.
+
+    One input more than there are, which nothing reads: else the vectors that are
+    written together, one a point, would take each other's places in the first cache.
+    """
+    strips, groups = -(-outputs // STRIP), -(-inputs // LANES)
+    return strips, transforms.points**2, groups * LANES + 1, STRIP

@@ -15,6 +15,8 @@ Channels and outputs stand in groups of vectors, the last one filled up with zer
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING, Any
 
 from tensorlang.ir import as_expr, f32, reduce_axis, select
@@ -25,6 +27,7 @@ from tensorlang.ops.nn.epilogues import activated
 from tensorlang.ops.nn.images import numbers, staged
 from tensorlang.ops.nn.spreading import extents, spread
 from tensorlang.ops.nn.winograd_blocks import LANES, STRIP, Blocks, blocks
+from tensorlang.ops.nn.winograd_matrices import TRANSFORMS
 from tensorlang.ops.nn.winograd_products import both
 from tensorlang.ops.nn.winograd_weights import weights
 
@@ -58,6 +61,24 @@ def f43(
 ) -> Tensor:
     """As `convolution_definitions.conv`, windows of 3 by 3 a pixel apart: F(4, 3)."""
     return _conv(x, w, b, 4, padding, activation)
+
+
+def packed(
+    x: Tensor,
+    weight: Tensor,
+    b: Tensor | None = None,
+    *,
+    outputs: int,
+    padding: tuple[int, ...],
+    activation: str | None,
+) -> Tensor:
+    """The same by weights that are transformed."""
+    inputs, *size = numbers(x.shape[1:])
+    m = next(
+        m for m, t in TRANSFORMS.items() if t.points**2 == numbers(weight.shape)[1]
+    )
+    cut = blocks(m, inputs, outputs, tuple(size), padding)
+    return convolved(x, weight, b, cut, activation)
 
 
 def _conv(  # noqa: PLR0917 - as the two above
@@ -256,14 +277,12 @@ def _results(
 
     def guard(at: Indices) -> Expr | None:
         _, block, s, half, o, i, _ = at
-        conditions = []
+        conditions: list[Expr] = []
         if cut.outputs % STRIP:
             conditions.append(s * STRIP + half * LANES + o < cut.outputs)
         if cut.results[0] % cut.lines:
             conditions.append(block * cut.lines + i < cut.results[0])
-        if not conditions:
-            return None
-        return conditions[0] if len(conditions) == 1 else conditions[0] & conditions[1]
+        return reduce(and_, conditions) if conditions else None
 
     def body(at: Indices) -> list[tuple[Indices, Expr]]:
         image, block, s, half, o, i, j = at

@@ -10,15 +10,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from tensorlang.ir import as_expr, f32, select
-from tensorlang.ir.nodes import Buffer, binary
+from tensorlang.ir.frontend import Stage, Tensor
+from tensorlang.ir.nodes import Buffer, binary, seq
 from tensorlang.ops.nn.images import numbers, staged
 from tensorlang.ops.nn.spreading import extents, spread
-from tensorlang.ops.nn.winograd_blocks import LANES, STRIP
-from tensorlang.ops.nn.winograd_matrices import WINDOW
+from tensorlang.ops.nn.winograd_blocks import LANES, STRIP, transformed
+from tensorlang.ops.nn.winograd_matrices import TRANSFORMS, WINDOW
 from tensorlang.ops.nn.winograd_products import both
 
 if TYPE_CHECKING:
-    from tensorlang.ir.frontend import Tensor
     from tensorlang.ir.nodes import Expr
     from tensorlang.ops.nn.winograd_matrices import Transforms
 
@@ -26,16 +26,22 @@ Indices = tuple[Any, ...]
 _TAPS: Final = WINDOW**2
 
 
-def transformed(
-    outputs: int, inputs: int, transforms: Transforms
-) -> tuple[int, int, int, int]:
-    """The shape of transformed weights.
-
-    One input more than there are, which nothing reads: else the vectors that are
-    written together, one a point, would take each other's places in the first cache.
-    """
-    strips, groups = -(-outputs // STRIP), -(-inputs // LANES)
-    return strips, transforms.points**2, groups * LANES + 1, STRIP
+def of_side(w: Tensor, *, m: int) -> Tensor:
+    """The weights of F(m, 3), and zeros where nothing reads."""
+    made = weights(w, TRANSFORMS[m])
+    strips, points, depth, strip = made.shape
+    last = depth - 1
+    filled = spread(
+        made.buffer,
+        ("zs", "zp", "zo"),
+        (strips, points, strip),
+        lambda at: [((*at[:2], last, at[2]), as_expr(0.0, f32))],
+        name="zeros",
+    )
+    assert made.stage is not None
+    assert filled.stage is not None
+    nests = seq(made.stage.nest, filled.stage.nest)
+    return Tensor(made.buffer, Stage(nests, (made.buffer,), made.stage.inputs))
 
 
 def weights(w: Tensor, transforms: Transforms) -> Tensor:
