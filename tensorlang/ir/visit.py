@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from functools import cache
+from operator import is_
 from typing import Any, TypeVar
 
 from tensorlang.ir.nodes import (
@@ -58,10 +59,28 @@ def children(node: Node) -> Iterator[Node]:
 def walk(node: Node) -> Iterator[Node]:
     """`node` and everything below it, parents first, left to right."""
     stack = [node]
+    pop, push, push_all = stack.pop, stack.append, stack.extend
     while stack:
-        current = stack.pop()
+        current = pop()
         yield current
-        stack.extend(reversed(list(children(current))))
+        for name in _last_first(type(current)):  # as `children`, without its detours
+            value = getattr(current, name)
+            if type(value) is tuple:
+                push_all(value[::-1])
+            elif isinstance(value, Node):
+                push(value)
+
+
+@cache
+def _last_first(kind: Any) -> tuple[str, ...]:
+    """The fields that may hold nodes, from the last one to the first."""
+    return _child_fields(kind)[::-1]
+
+
+@cache
+def _given(kind: Any) -> tuple[str, ...]:
+    """The fields that a node of a class is made from."""
+    return tuple(f.name for f in fields(kind) if f.init)
 
 
 def rebuild(node: N, change: Callable[[Any], Any]) -> N:
@@ -73,8 +92,8 @@ def rebuild(node: N, change: Callable[[Any], Any]) -> N:
         if isinstance(old, Node):
             new: Any = change(old)
         elif isinstance(old, tuple):
-            new = tuple(change(item) for item in old)
-            if all(a is b for a, b in zip(old, new, strict=True)):
+            new = tuple([change(item) for item in old])
+            if all(map(is_, old, new)):
                 new = old
         else:
             continue
@@ -82,8 +101,10 @@ def rebuild(node: N, change: Callable[[Any], Any]) -> N:
             updates[name] = new
     if not updates:
         return node
-    given = {f.name: getattr(node, f.name) for f in fields(kind) if f.init}
-    return kind(**(given | updates))  # type: ignore[no-any-return]
+    for name in _given(kind):
+        if name not in updates:
+            updates[name] = getattr(node, name)
+    return kind(**updates)  # type: ignore[no-any-return]
 
 
 def transform(node: N, change: Callable[[Node], Node]) -> N:
