@@ -70,6 +70,7 @@ def works(threads: int) -> Works:
     for case in WINOGRAD:
         name = f"conv {_title(case)}, within {_ALLOWED:g} (Winograd)"
         yield name, partial(_winograd, threads, case)
+        yield f"{name}, prepacked", partial(_winograd, threads, case, packed=True)
     for case in CONV[:-1]:
         for grad in ("conv2d_grad_data", "conv2d_grad_weight"):
             yield f"{grad} {_title(case)}", partial(_conv_gradient, threads, case, grad)
@@ -224,10 +225,11 @@ def _conv(threads: int, case: Case) -> Work:
     )
 
 
-def _winograd(threads: int, case: Case) -> Work:
+def _winograd(threads: int, case: Case, *, packed: bool = False) -> Work:
     """Fewer products than the plain sum has: no limit is stated in those."""
     x, w, how = _normal(*case[0]), _normal(*case[1]), _how(case)
-    allowed = partial(nn.conv2d, x, w, **how, tolerance=_ALLOWED)
+    given = nn.prepack(nn.conv2d, w, tolerance=_ALLOWED) if packed else w
+    allowed = partial(nn.conv2d, x, given, **how, tolerance=_ALLOWED)
     y = np.empty(allowed().shape, np.float32)
     return Work(
         "nn.conv2d",
