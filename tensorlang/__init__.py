@@ -46,6 +46,7 @@ _MODULES: Final = (
     "runtime",
     "tuner",
     "graph",
+    "layers",
 )
 
 

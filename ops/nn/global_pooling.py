@@ -7,7 +7,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from tensorlang.errors import ArgumentError, ShapeError
+from tensorlang.ops.dispatch import own
 from tensorlang.ops.nn.windows import LAYOUTS, channels_first
 from tensorlang.ops.tensors import (
     Names,
@@ -146,6 +149,8 @@ def _gradient(kind: str) -> TensorOperator:
         given: dict[str, Any] = {"layout": layout}
         if kind == "max":
             return call(made, (dy, x), given, (), target, out)
+        if type(x) is not np.ndarray:
+            own(x)  # whose sizes may have names
         shape = tuple(map(int, x.shape))
         if len(shape) - 2 not in (1, 2, 3):
             raise ArgumentError(f"{made.id}: x has shape {shape}, which is no image")

@@ -6,7 +6,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from tensorlang.errors import ArgumentError, ShapeError
+from tensorlang.ops.dispatch import own
 from tensorlang.ops.nn.windows import (
     LAYOUTS,
     Windows,
@@ -386,6 +389,8 @@ def _avg_grad(rank: int) -> TensorOperator:
 
 
 def _size(id: str, x: Any, layout: str | None, rank: int) -> Shape:
+    if type(x) is not np.ndarray:
+        own(x)  # whose sizes may have names
     first = channels_first(id, layout or LAYOUTS[rank][0], rank)
     return _spatial(tuple(map(int, x.shape)), first=first)
 

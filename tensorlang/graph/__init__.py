@@ -11,6 +11,7 @@ y = program(images, weights)             # arrays: planned memory, bound kernels
 """
 
 from tensorlang.graph.autodiff import checkpoint, gradients
+from tensorlang.graph.context import Context, TrainingContext, TrainingProgram
 from tensorlang.graph.forms import (
     Function,
     Ref,
@@ -26,6 +27,7 @@ from tensorlang.graph.forms import (
 from tensorlang.graph.fusion import fuse
 from tensorlang.graph.gradients import gradient_of
 from tensorlang.graph.linearity import check_keys
+from tensorlang.graph.network import Network
 from tensorlang.graph.passes import fold, inline, without_dead, without_doubles
 from tensorlang.graph.program import Graph, input, key, trace
 from tensorlang.graph.rewriting import Rewriter
@@ -34,16 +36,20 @@ from tensorlang.graph.threading import refs_of, thread
 from tensorlang.graph.values import Key, Node, Tensor, Value, Weight, constant
 
 __all__ = [
+    "Context",
     "Dim",
     "Function",
     "Graph",
     "Key",
     "KeySpec",
+    "Network",
     "Node",
     "Ref",
     "Rewriter",
     "Tensor",
     "TensorSpec",
+    "TrainingContext",
+    "TrainingProgram",
     "Value",
     "Weight",
     "check_keys",

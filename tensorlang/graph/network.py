@@ -1,0 +1,248 @@
+"""Networks apart from their invocations: structure and weights here, data elsewhere.
+
+A `Network` holds a program for use and one for training, for one unit of data and any
+batch, and the weights by path. A `Context` (`tensorlang.graph.context`) is one
+invocation: it has the batch, the data, the workspace and the device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tensorlang.errors import GraphError, WeightError
+from tensorlang.graph.forms import Ref
+from tensorlang.graph.fusion import fuse
+from tensorlang.graph.passes import fold, inline, without_doubles
+from tensorlang.graph.program import Graph, trace
+from tensorlang.graph.specs import KeySpec, Spec, TensorSpec
+from tensorlang.graph.threading import refs_of, thread
+from tensorlang.graph.values import Weight
+from tensorlang.ops import random
+
+_TRAINING: ContextVar[bool] = ContextVar("training", default=False)
+
+
+def training() -> bool:
+    """Whether the program that is being written is for training."""
+    return _TRAINING.get()
+
+
+@contextmanager
+def mode(train: bool) -> Iterator[None]:
+    """Write a program for training, or for use."""
+    token = _TRAINING.set(train)
+    try:
+        yield
+    finally:
+        _TRAINING.reset(token)
+
+
+@dataclass(frozen=True, slots=True)
+class Pure:
+    """A program without references, and those that it had.
+
+    Attributes:
+        graph: The program: behind its inputs and outputs stand those of the states.
+        places: The references that became these.
+    """
+
+    graph: Graph
+    places: tuple[Ref, ...]
+
+
+def pure(apply: Callable[..., Any], specs: Sequence[Spec], *, train: bool) -> Pure:
+    """The program that a function writes, with its state threaded and calls inlined."""
+    with mode(train):
+        written = trace(apply, specs, name="network")
+    return Pure(inline(thread(written)), refs_of(written))
+
+
+def optimized(graph: Graph) -> Graph:
+    """The program after all passes."""
+    return fuse(without_doubles(fold(graph)))
+
+
+class Network:
+    """Structure and weights: no batch, no data, no device.
+
+    Attributes:
+        apply: Writes the program: from symbolic inputs to outputs.
+        specs: Of the inputs.
+        use: The program that is used.
+        weights: By path: arrays that all contexts share.
+        states: By path: what training carries on beside weights, such as running
+            moments, and the words of the generator's key.
+    """
+
+    def __init__(
+        self,
+        apply: Callable[..., Any],
+        *specs: TensorSpec,
+        key: random.Key | None = None,
+        weights: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Write the programs, and make the weights.
+
+        Args:
+            apply: From symbolic inputs to outputs; layers make their weights in it.
+            specs: Of the inputs; the batch is a name.
+            key: What weights begin as, and what dropout draws from: consumed.
+            weights: The weights, where they are known.
+
+        Raises:
+            GraphError: two weights have one path.
+            WeightError: the weights that are given are not those of the network.
+        """
+        self.apply, self.specs = apply, specs
+        self.use = pure(apply, specs, train=False)
+        self.train = pure(apply, specs, train=True)
+        self.program = optimized(self.use.graph)
+        self.leaves = _by_path((self.use.graph, self.train.graph))
+        self.places = {
+            place.name: place for place in (*self.use.places, *self.train.places)
+        }
+        self.weights: dict[str, np.ndarray[Any, Any]] = {}
+        self.states: dict[str, np.ndarray[Any, Any]] = {}
+        self._contexts: dict[Any, Any] = {}
+        made, drawn = random.split(random.key(0) if key is None else key)
+        self._begin(made, drawn)
+        if weights is not None:
+            self.set_weights(weights)
+
+    def _begin(self, key: random.Key, drawn: random.Key) -> None:
+        """The first weights and states."""
+        keys = random.split(key, max(len(self.leaves), 1))
+        for (path, leaf), own in zip(self.leaves.items(), keys, strict=False):
+            begun = np.array(leaf.initial(own, leaf.shape, leaf.spec.numpy), order="C")
+            self.weights[path] = begun
+        places = random.split(drawn, max(len(self.places), 1))
+        for (path, place), own in zip(self.places.items(), places, strict=False):
+            data = own if place.initial is None else place.initial
+            held = data.words if isinstance(data, random.Key) else data
+            self.states[path] = np.array(held, order="C")
+
+    # ------------------------------------------------------------- what it is
+
+    @property
+    def outputs(self) -> tuple[Spec, ...]:
+        """The specs of its outputs."""
+        count = len(self.use.graph.outputs) - len(self.use.places)
+        return tuple(value.spec for value in self.use.graph.outputs[:count])
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers training changes."""
+        return sum(
+            array.size
+            for path, array in self.weights.items()
+            if self.leaves[path].trainable
+        )
+
+    def __str__(self) -> str:
+        return str(self.use.graph)
+
+    def __repr__(self) -> str:
+        given = ", ".join(map(str, self.specs))
+        return f"<network {given} -> {', '.join(map(str, self.outputs))}>"
+
+    # ---------------------------------------------------------------- weights
+
+    def get_weights(self) -> dict[str, np.ndarray[Any, Any]]:
+        """Copies of all weights, by path."""
+        return {path: array.copy() for path, array in self.weights.items()}
+
+    def set_weights(self, given: Mapping[str, Any]) -> None:
+        """Copy weights in: all of them, or none where something does not fit.
+
+        Raises:
+            WeightError: names what is missing, unused, or wrongly sized.
+        """
+        fill(self.weights, given, "weight")
+
+    def get_states(self) -> dict[str, np.ndarray[Any, Any]]:
+        """Copies of all states, by path; of a key, its words."""
+        return {path: array.copy() for path, array in self.states.items()}
+
+    def set_states(self, given: Mapping[str, Any]) -> None:
+        """Copy states in, as `set_weights` does.
+
+        Raises:
+            WeightError: names what is missing, unused, or wrongly sized.
+        """
+        fill(self.states, given, "state")
+
+    # -------------------------------------------------------------------- use
+
+    def transform(self, *inputs: Any, target: Any = None) -> Any:
+        """What the network gives for arrays of any batch.
+
+        A context is made for each batch and thread, and kept.
+
+        Raises:
+            ArgumentError, ShapeError, DTypeError: an input does not fit.
+        """
+        from tensorlang.graph.context import transform  # noqa: PLC0415 - runtime
+
+        return transform(self, inputs, target)
+
+    __call__ = transform
+
+
+def fill(
+    held: Mapping[str, np.ndarray[Any, Any]], given: Mapping[str, Any], what: str
+) -> None:
+    """Copy arrays over others of the same names, shapes and types: all or none.
+
+    Raises:
+        WeightError: names what is missing, unused, or wrongly sized.
+    """
+    arrays = {path: np.asarray(value) for path, value in given.items()}
+    wrong = [f"{what} {path!r} is missing" for path in held if path not in arrays]
+    wrong += [f"{what} {path!r} is not used" for path in arrays if path not in held]
+    for path, array in arrays.items():
+        own = held.get(path)
+        if own is not None and (own.shape, own.dtype) != (array.shape, array.dtype):
+            wrong.append(
+                f"{what} {path!r} is {own.dtype}{list(own.shape)}, not "
+                f"{array.dtype}{list(array.shape)}"
+            )
+    if wrong:
+        raise WeightError("; ".join(wrong))
+    for path, array in arrays.items():
+        np.copyto(held[path], array)
+
+
+def _by_path(graphs: Sequence[Graph]) -> dict[str, Weight]:
+    """All weights of programs, in the order of their first use.
+
+    Raises:
+        GraphError: two have one path.
+    """
+    found: dict[str, Weight] = {}
+    for graph in graphs:
+        for leaf in _weights_in(graph):
+            if found.setdefault(leaf.path, leaf) is not leaf:
+                raise GraphError(
+                    f"two weights are called {leaf.path!r}; give their layers names of "
+                    "their own, with layers.Sequential or as attributes"
+                )
+    return found
+
+
+def _weights_in(graph: Graph) -> dict[Weight, None]:
+    found: dict[Weight, None] = {}
+    for node in graph.nodes:
+        found.update((v, None) for v in node.inputs if isinstance(v, Weight))
+    found.update(dict.fromkeys(graph.weights))
+    return found
+
+
+def state_spec(place: Ref) -> KeySpec | TensorSpec:
+    """What a state is."""
+    return place.spec

@@ -1,0 +1,81 @@
+"""Layers that infer their shapes; models of them; training.
+
+from tensorlang.layers import Conv2D, Dense, Flatten, MaxPool2D, Model, Sequential
+
+model = Model(Sequential(Conv2D(6, 5, "relu"), MaxPool2D(2), Flatten(), Dense(10)))
+model.compile(graph.TensorSpec(("batch", 1, 28, 28)))
+print(model.summary())
+model.fit(images, labels, epochs=3, batch=64)
+"""
+
+from tensorlang.layers import initializers, optimizers
+from tensorlang.layers.basic import (
+    Activate,
+    BatchNorm,
+    Dense,
+    Dropout,
+    Embedding,
+    Flatten,
+    LayerNorm,
+    Reshape,
+    RMSNorm,
+)
+from tensorlang.layers.fitting import EarlyStop, Epoch, accuracy
+from tensorlang.layers.images import (
+    AvgPool1D,
+    AvgPool2D,
+    Conv1D,
+    Conv2D,
+    Conv3D,
+    GlobalAvgPool,
+    MaxPool1D,
+    MaxPool2D,
+)
+from tensorlang.layers.layer import Layer, Sequential
+from tensorlang.layers.model import Model
+from tensorlang.layers.optimizers import (
+    SGD,
+    AdaGrad,
+    Adam,
+    AdaMax,
+    AdamW,
+    Optimizer,
+    RMSProp,
+)
+from tensorlang.layers.trainer import Trainer
+
+__all__ = [
+    "SGD",
+    "Activate",
+    "AdaGrad",
+    "AdaMax",
+    "Adam",
+    "AdamW",
+    "AvgPool1D",
+    "AvgPool2D",
+    "BatchNorm",
+    "Conv1D",
+    "Conv2D",
+    "Conv3D",
+    "Dense",
+    "Dropout",
+    "EarlyStop",
+    "Embedding",
+    "Epoch",
+    "Flatten",
+    "GlobalAvgPool",
+    "Layer",
+    "LayerNorm",
+    "MaxPool1D",
+    "MaxPool2D",
+    "Model",
+    "Optimizer",
+    "RMSNorm",
+    "RMSProp",
+    "Reshape",
+    "Sequential",
+    "Trainer",
+    "accuracy",
+    "initializers",
+    "optimizers",
+]

@@ -1,0 +1,230 @@
+"""Epochs over data: shuffled batches, metrics, callbacks, progress, early stop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import numpy as np
+
+from tensorlang.errors import ArgumentError
+from tensorlang.ops import random
+
+if TYPE_CHECKING:
+    from tensorlang.layers.trainer import Trainer
+
+Array: TypeAlias = np.ndarray[Any, Any]
+# from what the network gave and what is true to a number
+Metric: TypeAlias = Callable[[Any, Any], float]
+
+
+def accuracy(outputs: Array, truths: Array) -> float:
+    """The share of rows whose largest number is that of the right class."""
+    return float(np.mean(np.argmax(outputs, axis=1) == truths))
+
+
+METRICS: Final[dict[str, Metric]] = {
+    "accuracy": accuracy,
+    "mse": lambda y, t: float(np.mean((y - t) ** 2)),
+}
+
+
+@dataclass(slots=True)
+class Epoch:
+    """What an epoch came to.
+
+    Attributes:
+        number: Counted from 1.
+        loss: The mean over its batches.
+        metrics: Of training, and of validation behind `validation_`.
+        trainer: Who trains; a callback may look at the network.
+        stop: A callback sets it, and no epoch follows.
+    """
+
+    number: int
+    loss: float
+    metrics: dict[str, float]
+    trainer: Trainer
+    stop: bool = False
+
+
+Callback: TypeAlias = Callable[[Epoch], None]
+
+
+@dataclass(slots=True)
+class EarlyStop:
+    """A callback that ends training where a number has not fallen for some epochs.
+
+    Attributes:
+        watch: `loss`, or a metric; of `accuracy` a rise is what counts.
+        patience: How many epochs it may stand.
+        restore: Whether the weights of the best epoch come back in the end.
+    """
+
+    watch: str = "validation_loss"
+    patience: int = 3
+    restore: bool = True
+    best: float = np.inf
+    since: int = 0
+    kept: dict[str, Array] = field(default_factory=dict)
+
+    def __call__(self, epoch: Epoch) -> None:
+        """Look at an epoch.
+
+        Raises:
+            ArgumentError: there is no such number.
+        """
+        known = {"loss": epoch.loss, **epoch.metrics}
+        if self.watch not in known:
+            raise ArgumentError(
+                f"EarlyStop: there is no {self.watch!r} to watch; there is "
+                f"{', '.join(known)}"
+            )
+        value = known[self.watch] * (-1 if "accuracy" in self.watch else 1)
+        if value < self.best:
+            self.best, self.since = value, 0
+            self.kept = epoch.trainer.network.get_weights()
+            return
+        self.since += 1
+        if self.since >= self.patience:
+            epoch.stop = True
+            if self.restore:
+                epoch.trainer.network.set_weights(self.kept)
+
+
+def fit(
+    trainer: Trainer,
+    *arrays: Any,
+    epochs: int = 1,
+    batch: int = 32,
+    validation: Sequence[Any] | None = None,
+    metrics: Sequence[str | Metric] = (),
+    callbacks: Sequence[Callback] = (),
+    shuffle: bool = True,
+    seed: int = 0,
+    progress: bool = True,
+) -> list[Epoch]:
+    """Train for some epochs.
+
+    Args:
+        trainer: Who trains.
+        arrays: Inputs and truths, of all examples.
+        epochs: How often each example is seen.
+        batch: How many make a step; the last step of an epoch takes what is left.
+        validation: Inputs and truths that are looked at after each epoch.
+        metrics: Names, or functions of outputs and truths.
+        callbacks: Functions of an `Epoch`, called after each.
+        shuffle: Whether each epoch has another order.
+        seed: Of these orders.
+        progress: Whether a bar shows where it stands.
+
+    Returns:
+        All epochs.
+
+    Raises:
+        ArgumentError: there are no examples, or not as many of all, or no such metric.
+    """
+    data = [np.asarray(array) for array in arrays]
+    count = _count(data)
+    measures = dict(map(_named, metrics))
+    keys = random.split(random.key(seed), max(epochs, 1))
+    history: list[Epoch] = []
+    with _bar(progress) as bar:
+        for number in range(1, epochs + 1):
+            order = _order(keys[number - 1], count, shuffle=shuffle)
+            shown = bar.add_task(f"epoch {number}/{epochs}", total=-(-count // batch))
+            done = partial(bar.advance, shown)
+            loss, found = _epoch(trainer, data, order, batch, measures, done)
+            if validation is not None:
+                found |= evaluated(trainer, validation, batch, measures)
+            epoch = Epoch(number, loss, found, trainer)
+            bar.update(shown, description=told(epoch, epochs))
+            history.append(epoch)
+            for callback in callbacks:
+                callback(epoch)
+            if epoch.stop:
+                break
+    return history
+
+
+def _count(data: Sequence[Array]) -> int:
+    counts = {len(array) for array in data}
+    if len(counts) != 1 or not min(counts):
+        raise ArgumentError(
+            f"fit takes as many inputs as truths, one or more, not {sorted(counts)}"
+        )
+    return counts.pop()
+
+
+def _named(metric: str | Metric) -> tuple[str, Metric]:
+    if not isinstance(metric, str):
+        return metric.__name__, metric
+    if metric not in METRICS:
+        raise ArgumentError(
+            f"there is no metric {metric!r}; there is {', '.join(METRICS)}"
+        )
+    return metric, METRICS[metric]
+
+
+def _order(key: random.Key, count: int, *, shuffle: bool) -> Array:
+    drawn: Array = random.permutation(key, count)
+    return drawn if shuffle else np.arange(count)
+
+
+def _epoch(  # noqa: PLR0917 - as fit
+    trainer: Trainer,
+    data: Sequence[Array],
+    order: Array,
+    batch: int,
+    measures: Mapping[str, Metric],
+    done: Callable[[], Any],
+) -> tuple[float, dict[str, float]]:
+    """One pass: the mean loss and metrics, of each example alike."""
+    total, sums = 0.0, dict.fromkeys(measures, 0.0)
+    for at in _batches(order, batch):
+        part = [array[at] for array in data]
+        loss, outputs = trainer.train_minibatch(*part)
+        total += loss * len(at)
+        for name, measure in measures.items():
+            sums[name] += measure(outputs, part[-1]) * len(at)
+        done()
+    count = len(order)
+    return total / count, {name: value / count for name, value in sums.items()}
+
+
+def _batches(order: Array, batch: int) -> Iterator[Array]:
+    for start in range(0, len(order), batch):
+        yield order[start : start + batch]
+
+
+def evaluated(
+    trainer: Trainer,
+    data: Sequence[Any],
+    batch: int,
+    measures: Mapping[str, Metric],
+) -> dict[str, float]:
+    """Loss and metrics of data that is not trained on, behind `validation_`."""
+    *inputs, truths = [np.asarray(array) for array in data]
+    count = _count([*inputs, truths])
+    sums = {"loss": 0.0, **dict.fromkeys(measures, 0.0)}
+    for at in _batches(np.arange(count), batch):
+        outputs = trainer.network.transform(*(array[at] for array in inputs))
+        sums["loss"] += float(trainer.loss(outputs, truths[at])) * len(at)
+        for name, measure in measures.items():
+            sums[name] += measure(outputs, truths[at]) * len(at)
+    return {f"validation_{name}": value / count for name, value in sums.items()}
+
+
+def told(epoch: Epoch, epochs: int) -> str:
+    """An epoch in a line."""
+    numbers = {"loss": epoch.loss, **epoch.metrics}
+    listed = "  ".join(f"{name} {value:.4g}" for name, value in numbers.items())
+    return f"epoch {epoch.number}/{epochs}  {listed}"
+
+
+def _bar(progress: bool) -> Any:
+    from rich.progress import Progress  # noqa: PLC0415 - only where it is shown
+
+    return Progress(disable=not progress, transient=False)

@@ -1,0 +1,136 @@
+"""Layers of images: convolutions and pooling."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from tensorlang.errors import ShapeError
+from tensorlang.graph.scopes import outside, path
+from tensorlang.layers.initializers import GlorotUniform, Initializer, Zeros
+from tensorlang.layers.layer import Activation, Layer, activated
+from tensorlang.ops import nn
+
+_CONVOLUTIONS: Final = {1: nn.conv1d, 2: nn.conv2d, 3: nn.conv3d}
+
+
+class _Convolution(Layer):
+    """A convolution over images of some number of dimensions."""
+
+    rank: int
+
+    def __init__(
+        self,
+        filters: int,
+        size: int | tuple[int, ...],
+        activation: Activation = None,
+        *,
+        stride: Any = 1,
+        padding: Any = "valid",
+        dilation: Any = 1,
+        groups: int = 1,
+        layout: str | None = None,
+        bias: Initializer | None = Zeros(),  # noqa: B008 - a value
+        weight: Initializer = GlorotUniform(),  # noqa: B008 - a value
+    ) -> None:
+        """Say how many filters of which size, and how they begin."""
+        super().__init__()
+        self.filters, self.activation = filters, activation
+        self.size = (size,) * self.rank if isinstance(size, int) else tuple(size)
+        self.given = {
+            "stride": stride,
+            "padding": padding,
+            "dilation": dilation,
+            "groups": groups,
+            "layout": layout,
+        }
+        self.begin = weight, bias
+
+    def apply(self, x: Any) -> Any:
+        """Images `(batch, channels, *spatial)` to `(batch, filters, *spatial)`."""
+        weight, bias = self.begin
+        if x.ndim != self.rank + 2:
+            raise ShapeError(
+                f"layer {path()!r} ({outside()}): {self!r} takes images of "
+                f"{self.rank + 2} dimensions, with batch and channels, not {x.spec}"
+            )
+        last = str(self.given["layout"] or "NC").index("C") != 1
+        channels = x.shape[-1 if last else 1] // self.given["groups"]
+        shape = (self.filters, channels, *self.size)
+        w = self.weight("weight", shape, weight, x.dtype)
+        b = None
+        if bias is not None:
+            b = self.weight("bias", (self.filters,), bias, x.dtype)
+        y = _CONVOLUTIONS[self.rank](x, w, b, **self.given)
+        return activated(y, self.activation)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.filters}, {self.size})"
+
+
+class Conv1D(_Convolution):
+    """A convolution over sequences `(batch, channels, length)`."""
+
+    rank = 1
+
+
+class Conv2D(_Convolution):
+    """A convolution over images `(batch, channels, height, width)`."""
+
+    rank = 2
+
+
+class Conv3D(_Convolution):
+    """A convolution over volumes `(batch, channels, depth, height, width)`."""
+
+    rank = 3
+
+
+class _Pool(Layer):
+    """Pooling: one number for each window of each channel."""
+
+    op: Callable[..., Any]
+
+    def __init__(self, size: Any, stride: Any = None, **given: Any) -> None:
+        """Say which windows; the rest is the operator's own."""
+        super().__init__()
+        self.size, self.stride, self.given = size, stride, given
+
+    def apply(self, x: Any) -> Any:
+        """Images to smaller ones."""
+        return type(self).op(x, self.size, self.stride, **self.given)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.size})"
+
+
+class AvgPool2D(_Pool):
+    """The average of each window of an image."""
+
+    op = nn.avg_pool2d
+
+
+class MaxPool2D(_Pool):
+    """The largest number in each window of an image."""
+
+    op = nn.max_pool2d
+
+
+class AvgPool1D(_Pool):
+    """The average of each window of a sequence."""
+
+    op = nn.avg_pool1d
+
+
+class MaxPool1D(_Pool):
+    """The largest number in each window of a sequence."""
+
+    op = nn.max_pool1d
+
+
+class GlobalAvgPool(Layer):
+    """The average of each channel."""
+
+    def apply(self, x: Any) -> Any:
+        """`(batch, channels, *spatial)` to `(batch, channels, 1, ...)`."""
+        return nn.global_avg_pool(x)

@@ -1,0 +1,140 @@
+"""What weights begin as: values, called with a key, a shape and a type.
+
+    Dense(10, weight=HeNormal(), bias=Constant(0.1))
+
+The fan of a weight `[out, in, *window]` is what one number of it is multiplied with:
+`in` and `out` times the window.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tensorlang.ops import random
+
+Array: TypeAlias = np.ndarray[Any, Any]
+Shape: TypeAlias = tuple[int, ...]
+# from key, shape and type to the array
+Initializer: TypeAlias = Callable[[random.Key, Shape, Any], Array]
+
+
+def fans(shape: Shape) -> tuple[int, int]:
+    """Inputs and outputs of one number of a weight `[out, in, *window]`."""
+    if len(shape) < 2:
+        return (shape[0] if shape else 1,) * 2
+    window = math.prod(shape[2:])
+    return shape[1] * window, shape[0] * window
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """One number everywhere."""
+
+    value: float = 0.0
+
+    def __call__(self, key: random.Key, shape: Shape, dtype: Any) -> Array:
+        """The array; the key is left alone."""
+        del key
+        return np.full(shape, self.value, dtype)
+
+
+def Zeros() -> Constant:  # noqa: N802 - a value as the others
+    """Zeros."""
+    return Constant(0.0)
+
+
+def Ones() -> Constant:  # noqa: N802 - a value as the others
+    """Ones."""
+    return Constant(1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """An array that is known."""
+
+    array: Any
+
+    def __call__(self, key: random.Key, shape: Shape, dtype: Any) -> Array:
+        """The array, in its shape; the key is left alone."""
+        del key
+        return np.broadcast_to(np.asarray(self.array, dtype), shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Normal:
+    """Numbers of a normal distribution."""
+
+    mean: float = 0.0
+    deviation: float = 0.01
+
+    def __call__(self, key: random.Key, shape: Shape, dtype: Any) -> Array:
+        """The array."""
+        drawn = random.normal(key, shape)
+        moved = np.asarray(drawn) * self.deviation + self.mean
+        return moved.astype(dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Uniform:
+    """Numbers from one to another, all alike."""
+
+    low: float = -0.05
+    high: float = 0.05
+
+    def __call__(self, key: random.Key, shape: Shape, dtype: Any) -> Array:
+        """The array."""
+        drawn = random.uniform(key, shape, minval=self.low, maxval=self.high)
+        return np.asarray(drawn).astype(dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Scaled:
+    """Numbers whose variance is `gain^2 / fan`.
+
+    Glorot and Bengio, "Understanding the difficulty of training deep feedforward neural
+    networks", 2010 (`average`); He et al., "Delving deep into rectifiers", 2015 (`in`).
+
+    Attributes:
+        gain: By how much more.
+        fan: `in`, `out`, or the `average` of both.
+        uniform: Whether they are of a uniform distribution, or of a normal one.
+    """
+
+    gain: float = 1.0
+    fan: str = "average"
+    uniform: bool = True
+
+    def __call__(self, key: random.Key, shape: Shape, dtype: Any) -> Array:
+        """The array."""
+        into, out = fans(shape)
+        fan = {"in": into, "out": out, "average": (into + out) / 2}[self.fan]
+        deviation = self.gain / math.sqrt(max(fan, 1))
+        if self.uniform:
+            edge = deviation * math.sqrt(3)
+            return Uniform(-edge, edge)(key, shape, dtype)
+        return Normal(0.0, deviation)(key, shape, dtype)
+
+
+def GlorotUniform() -> Scaled:  # noqa: N802 - a value as the others
+    """Uniform, of variance 2 / (in + out)."""
+    return Scaled()
+
+
+def GlorotNormal() -> Scaled:  # noqa: N802 - a value as the others
+    """Normal, of variance 2 / (in + out)."""
+    return Scaled(uniform=False)
+
+
+def HeUniform() -> Scaled:  # noqa: N802 - a value as the others
+    """Uniform, of variance 2 / in: for what relu follows."""
+    return Scaled(math.sqrt(2), "in")
+
+
+def HeNormal() -> Scaled:  # noqa: N802 - a value as the others
+    """Normal, of variance 2 / in: for what relu follows."""
+    return Scaled(math.sqrt(2), "in", uniform=False)

@@ -1,0 +1,207 @@
+"""Layers: hyper-parameters first, inputs later, weights when a shape is known.
+
+    head = Sequential(Flatten(), Dense(128, activation="relu"), Dense(10))
+    y = head(x)                              # x: a symbolic tensor of any shape
+
+A layer of one's own is a function of its input; layers that are its attributes, or made
+in lists of it, are found by their names:
+
+    class Residual(Layer):
+        def __init__(self, width):
+            super().__init__()
+            self.inner = Dense(width, activation="relu")
+
+        def apply(self, x):
+            return self.inner(x) + x
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, TypeAlias
+
+from tensorlang import graph
+from tensorlang.errors import ArgumentError, ShapeError
+from tensorlang.graph.scopes import named, outside, path
+from tensorlang.graph.specs import Dim, TensorSpec
+from tensorlang.graph.values import Weight
+from tensorlang.layers.initializers import Initializer
+from tensorlang.layers.summary import noted
+from tensorlang.ops import math, nn
+
+Activation: TypeAlias = "str | Callable[[Any], Any] | None"
+
+_ACTIVATIONS: Final[dict[str, Callable[[Any], Any]]] = {
+    "relu": nn.relu,
+    "gelu": nn.gelu,
+    "silu": nn.silu,
+    "sigmoid": nn.sigmoid,
+    "tanh": nn.tanh,
+    "softplus": nn.softplus,
+    "leaky_relu": nn.leaky_relu,
+    "softmax": nn.softmax,
+    "log_softmax": nn.log_softmax,
+    "sin": math.sin,
+}
+
+
+class Layer:
+    """What makes outputs of inputs: `apply` says how.
+
+    A layer that is applied in several places has the same weights in all of them.
+
+    Attributes:
+        name: What it is called in the layer that it is part of.
+    """
+
+    name: str = ""
+
+    def __init__(self) -> None:
+        self._weights: dict[str, Weight] = {}
+        self._refs: dict[str, graph.Ref] = {}
+
+    def apply(self, *inputs: Any) -> Any:
+        """What it makes of symbolic inputs.
+
+        Raises:
+            NotImplementedError: a layer of one's own says so itself.
+        """
+        raise NotImplementedError(f"{type(self).__name__} defines no apply(self, x)")
+
+    def __call__(self, *inputs: Any) -> Any:
+        """Apply it to symbolic tensors: its weights are made here, or found again.
+
+        Raises:
+            ShapeError: the input does not fit it; names the layer and both shapes.
+        """
+        with named(self.name), noted(self) as row:
+            made = self.apply(*inputs)
+            if row is not None:
+                row.weights = list(self._weights.values())
+                several = made if isinstance(made, tuple) else (made,)
+                row.shapes = ", ".join(str(value.spec) for value in several)
+            return made
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        for label, layer in _layers(name, value):
+            if not layer.name:
+                object.__setattr__(layer, "name", label)
+        object.__setattr__(self, name, value)
+
+    @property
+    def children(self) -> tuple[Layer, ...]:
+        """The layers that it is made of, in order."""
+        found = [layer for k, v in vars(self).items() for _, layer in _layers(k, v)]
+        return tuple(dict.fromkeys(found))
+
+    def weight(
+        self,
+        name: str,
+        shape: Sequence[Any],
+        initial: Initializer,
+        dtype: str = "float32",
+        *,
+        trainable: bool = True,
+    ) -> Weight:
+        """A weight of this layer: made where it is asked for first.
+
+        Args:
+            name: What it is called in the layer.
+            shape: Its shape, of whole numbers.
+            initial: What it begins as.
+            dtype: Its element type.
+            trainable: Whether training changes it.
+
+        Raises:
+            ShapeError: it had another shape before, or one that is not known.
+        """
+        if any(isinstance(extent, Dim) for extent in shape):
+            raise ShapeError(
+                f"layer {path()!r} ({outside()}): {type(self).__name__} needs a "
+                f"{name} of shape {tuple(shape)}; give the input these sizes as numbers"
+            )
+        spec = TensorSpec(tuple(shape), dtype)
+        made = self._weights.get(name)
+        if made is None:
+            whole = ".".join(filter(None, (path(), name)))
+            made = self._weights[name] = Weight(
+                spec, whole, initial, trainable=trainable
+            )
+        if made.spec != spec:
+            raise ShapeError(
+                f"layer {path()!r} ({outside()}): {type(self).__name__} has a {name} "
+                f"of {made.spec}, made for its first input; here it would be {spec}"
+            )
+        return made
+
+    def state(self, name: str, initial: Any) -> graph.Ref:
+        """What training carries on beside weights: read and written as a reference."""
+        if name not in self._refs:
+            whole = ".".join(filter(None, (path(), name)))
+            self._refs[name] = graph.ref(initial, whole)
+        return self._refs[name]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+def _layers(name: str, value: Any) -> Iterator[tuple[str, Layer]]:
+    """The layers in an attribute, and what they are called."""
+    if isinstance(value, Layer):
+        yield name, value
+    elif isinstance(value, (list, tuple)):
+        for n, each in enumerate(value):
+            if isinstance(each, Layer):
+                yield f"{name}.{n}", each
+
+
+class Sequential(Layer):
+    """Layers one after the other; functions of one tensor may stand among them.
+
+    Attributes:
+        layers: What stands in it, called by number.
+    """
+
+    def __init__(self, *layers: Any) -> None:
+        """Put layers together.
+
+        Raises:
+            ArgumentError: something among them cannot be called.
+        """
+        super().__init__()
+        for n, layer in enumerate(layers):
+            if not callable(layer):
+                raise ArgumentError(f"Sequential: {layer!r} at {n} is no layer")
+            if isinstance(layer, Layer) and not layer.name:
+                layer.name = str(n)
+        self.layers = layers
+
+    def apply(self, *inputs: Any) -> Any:
+        """Each of what the one before gives."""
+        value: Any = inputs
+        for layer in self.layers:
+            value = layer(*value) if isinstance(value, tuple) else layer(value)
+        return value
+
+    def __repr__(self) -> str:
+        return f"Sequential({', '.join(map(_shown, self.layers))})"
+
+
+def _shown(layer: Any) -> str:
+    return repr(layer) if isinstance(layer, Layer) else str(getattr(layer, "id", layer))
+
+
+def activated(x: Any, activation: Activation) -> Any:
+    """An activation's result: by its name, as an operator, or any function.
+
+    Raises:
+        ArgumentError: there is none of that name.
+    """
+    if activation is None:
+        return x
+    if not isinstance(activation, str):
+        return activation(x)
+    if activation not in _ACTIVATIONS:
+        known = ", ".join(_ACTIVATIONS)
+        raise ArgumentError(f"there is no activation {activation!r}; there is {known}")
+    return _ACTIVATIONS[activation](x)

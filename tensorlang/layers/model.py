@@ -1,0 +1,161 @@
+"""Models: a layer, compiled for inputs, then used and trained.
+
+model = Model(Sequential(Dense(128, activation="relu"), Dropout(0.5), Dense(10)))
+model.compile(TensorSpec(("batch", 784)), loss="cross_entropy", optimizer=Adam())
+loss = model.train_one_batch(images, labels)
+y = model(images)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tensorlang import graph
+from tensorlang.errors import GraphError
+from tensorlang.graph.network import Network
+from tensorlang.graph.specs import TensorSpec
+from tensorlang.layers.optimizers import Optimizer
+from tensorlang.layers.summary import summary
+from tensorlang.layers.trainer import Loss, Trainer
+from tensorlang.ops import random
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+
+class Model:
+    """A layer with weights.
+
+    Attributes:
+        layer: What it computes; a model of one's own may define `apply` instead.
+    """
+
+    def __init__(self, layer: Any) -> None:
+        self.layer = layer
+        self._network: Network | None = None
+        self._trainer: Trainer | None = None
+
+    def compile(
+        self,
+        *specs: TensorSpec | Sequence[Any],
+        train: bool = True,
+        loss: str | Loss = "cross_entropy",
+        optimizer: Optimizer | None = None,
+        key: random.Key | None = None,
+        weights: Mapping[str, Any] | None = None,
+        target: Any = None,
+    ) -> Model:
+        """Fix the shapes of inputs, and make the weights; nothing runs.
+
+        Args:
+            specs: Of the inputs, the batch a name; or symbolic inputs.
+            train: Whether it will be trained.
+            loss: What training lowers: a name, or a function on symbolic tensors.
+            optimizer: How; Adam where it is not said.
+            key: What weights begin as, and what dropout draws from; of seed 0 where
+                it is not said. Consumed.
+            weights: The weights by path, where they are known.
+            target: Where to train.
+
+        Returns:
+            The model.
+
+        Raises:
+            ShapeError: a layer does not fit; names it and both shapes.
+            WeightError: the weights that are given are not those of the model.
+        """
+        given = [_spec_of(spec) for spec in specs]
+        self._network = Network(self._apply, *given, key=key, weights=weights)
+        self._trainer = None
+        if train:
+            self._trainer = Trainer(
+                self._network, loss=loss, optimizer=optimizer, target=target
+            )
+        return self
+
+    def _apply(self, *inputs: Any) -> Any:
+        return self.layer(*inputs)
+
+    @property
+    def network(self) -> Network:
+        """Its structure and weights.
+
+        Raises:
+            GraphError: it is not compiled.
+        """
+        if self._network is None:
+            raise GraphError(
+                "the model has no shapes yet: call model.compile(TensorSpec(...)) first"
+            )
+        return self._network
+
+    @property
+    def trainer(self) -> Trainer:
+        """What trains it.
+
+        Raises:
+            GraphError: it is not compiled for training.
+        """
+        if self._trainer is None:
+            raise GraphError(
+                "the model was not compiled for training: call "
+                "model.compile(..., train=True)"
+            )
+        return self._trainer
+
+    def __call__(self, *inputs: Any) -> Any:
+        """What it gives for arrays of any batch; of symbolic tensors, symbolic ones."""
+        if any(isinstance(value, graph.Value) for value in inputs):
+            return self.layer(*inputs)
+        return self.network.transform(*inputs)
+
+    def train_one_batch(self, *arrays: Any) -> float:
+        """One step on inputs and truths: the loss before it."""
+        return self.trainer.train_minibatch(*arrays)[0]
+
+    def fit(self, *arrays: Any, **options: Any) -> Any:
+        """Train for some epochs; see `tensorlang.layers.fitting.fit`."""
+        return self.trainer.fit(*arrays, **options)
+
+    # ---------------------------------------------------------------- weights
+
+    def get_params(self) -> dict[str, Array]:
+        """Copies of the weights, by path such as `0.weight`."""
+        return self.network.get_weights()
+
+    def set_params(self, given: Mapping[str, Any]) -> None:
+        """Copy weights in: all of them, or none.
+
+        Raises:
+            WeightError: names what is missing, unused, or wrongly sized.
+        """
+        self.network.set_weights(given)
+
+    def get_states(self) -> dict[str, Array]:
+        """All that training goes on from: weights, moments, the key, the step."""
+        return self.trainer.get_states()
+
+    def set_states(self, given: Mapping[str, Any]) -> None:
+        """Restore what `get_states` gave; training goes on with the same bits.
+
+        Raises:
+            WeightError: names what is missing, unused, or wrongly sized.
+        """
+        self.trainer.set_states(given)
+
+    def summary(self, *specs: TensorSpec | Sequence[Any]) -> str:
+        """A table of layers, the shapes that they give, and their parameters.
+
+        Args:
+            specs: Of the inputs; not needed where it is compiled.
+        """
+        given = [_spec_of(s) for s in specs] or list(self.network.specs)
+        return summary(self.layer, given)
+
+
+def _spec_of(spec: Any) -> TensorSpec:
+    if isinstance(spec, graph.Tensor):
+        return spec.spec
+    return spec if isinstance(spec, TensorSpec) else TensorSpec(tuple(spec))

@@ -1,0 +1,189 @@
+"""Optimizers as values: hyper-parameters here, state in arrays beside the weights.
+
+    Adam(lr=schedules.cosine(1e-3, 10_000), weight_decay=1e-4, clip=1.0)
+
+A step is one launch over all weights, by the operators of `tensorlang.ops.optim`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+
+from tensorlang.ops import optim
+
+Array: TypeAlias = np.ndarray[Any, Any]
+# a rate, or from the number of steps made so far to one
+Rate: TypeAlias = float | Callable[[int], float]
+Slots: TypeAlias = dict[str, list[Array]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optimizer:
+    """How weights follow their gradients.
+
+    Attributes:
+        lr: The learning rate, or a schedule of it (`tensorlang.ops.optim.schedules`).
+        weight_decay: How much of a weight each step takes away, or adds to its
+            gradient; see the operator.
+        clip: The largest norm of all gradients together; None where any may be.
+    """
+
+    lr: Rate = 1e-3
+    weight_decay: float = 0.0
+    clip: float | None = None
+
+    op: ClassVar[Any]
+    counted: ClassVar[bool] = True  # whether the operator takes the step's number
+
+    def slots(self) -> tuple[str, ...]:
+        """The names of the arrays that are kept beside each weight."""
+        return ()
+
+    def begin(self, weights: Sequence[Array]) -> Slots:
+        """Zeros for each weight."""
+        return {name: [np.zeros_like(w) for w in weights] for name in self.slots()}
+
+    def rate(self, step: int) -> float:
+        """The learning rate of a step, counted from 1."""
+        return float(self.lr(step - 1)) if callable(self.lr) else self.lr
+
+    def update(
+        self,
+        weights: Sequence[Array],
+        gradients: Sequence[Array],
+        slots: Mapping[str, list[Array]],
+        step: int,
+        *,
+        target: Any = None,
+    ) -> None:
+        """Change the weights, in place; gradients too, where they are clipped.
+
+        Args:
+            weights: Contiguous arrays of floats.
+            gradients: One for each.
+            slots: What `begin` made.
+            step: Counted from 1.
+            target: Where to compute.
+        """
+        params, grads = list(weights), list(gradients)
+        if self.clip is not None:
+            optim.clip_by_global_norm(grads, self.clip, target=target)
+        given = self.given() | ({"step": step} if self.counted else {})
+        type(self).op(
+            params, grads, **slots, **given, lr=self.rate(step), target=target
+        )
+
+    def given(self) -> dict[str, Any]:
+        """The operator's arguments that never change."""
+        others = ("lr", "clip", *_FLAGS)
+        return {
+            f.name: getattr(self, f.name) for f in fields(self) if f.name not in others
+        }
+
+
+_FLAGS = ("amsgrad", "centered", "initial")  # which say what slots there are
+
+
+@dataclass(frozen=True, kw_only=True)
+class SGD(Optimizer):
+    """Gradient descent, with momentum where it is wanted; see `optim.sgd`."""
+
+    momentum: float = 0.0
+    dampening: float = 0.0
+    nesterov: bool = False
+    op: ClassVar[Any] = optim.sgd
+
+    def slots(self) -> tuple[str, ...]:
+        """The velocity, where there is momentum."""
+        return ("velocity",) if self.momentum else ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adam(Optimizer):
+    """Adam; see `optim.adam`.
+
+    Attributes:
+        epsilon_hat: Whether `eps` is added as in TensorFlow, and not as in PyTorch.
+        amsgrad: Whether the largest second moment so far divides.
+    """
+
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-8
+    epsilon_hat: bool = False
+    amsgrad: bool = False
+    op: ClassVar[Any] = optim.adam
+
+    def slots(self) -> tuple[str, ...]:
+        """The moments."""
+        return ("m", "v", "max_v") if self.amsgrad else ("m", "v")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdamW(Adam):
+    """Adam whose weight decay leaves the moments alone; see `optim.adamw`."""
+
+    weight_decay: float = 1e-2
+    op: ClassVar[Any] = optim.adamw
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdaMax(Optimizer):
+    """Adam by the infinity norm; see `optim.adamax`."""
+
+    lr: Rate = 2e-3
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-8
+    op: ClassVar[Any] = optim.adamax
+
+    def slots(self) -> tuple[str, ...]:
+        """The moment, and the largest gradient."""
+        return ("m", "u")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdaGrad(Optimizer):
+    """Steps over the root of all squared gradients; see `optim.adagrad`.
+
+    Attributes:
+        initial: What the sum of squares begins as: 0 in PyTorch, 0.1 in TensorFlow.
+    """
+
+    lr: Rate = 1e-2
+    lr_decay: float = 0.0
+    eps: float = 1e-10
+    initial: float = 0.0
+    op: ClassVar[Any] = optim.adagrad
+
+    def slots(self) -> tuple[str, ...]:
+        """The sum of squares."""
+        return ("total",)
+
+    def begin(self, weights: Sequence[Array]) -> Slots:
+        """The first sum of each weight."""
+        return {"total": [np.full_like(w, self.initial) for w in weights]}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RMSProp(Optimizer):
+    """Steps over the root of a mean of squared gradients; see `optim.rmsprop`."""
+
+    lr: Rate = 1e-2
+    alpha: float = 0.99
+    eps: float = 1e-8
+    momentum: float = 0.0
+    centered: bool = False
+    op: ClassVar[Any] = optim.rmsprop
+    counted: ClassVar[bool] = False
+
+    def slots(self) -> tuple[str, ...]:
+        """The mean of squares, and what momentum and centring need."""
+        more = (("velocity",) if self.momentum else ()) + (
+            ("mean",) if self.centered else ()
+        )
+        return ("square", *more)

@@ -1,0 +1,88 @@
+"""What a layer is made of, as a table."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+from tensorlang.graph.program import trace
+from tensorlang.graph.scopes import path
+from tensorlang.graph.specs import Spec, TensorSpec
+from tensorlang.graph.values import Weight
+
+
+@dataclass(slots=True)
+class Row:
+    """A layer's application.
+
+    Attributes:
+        path: Where it stands.
+        layer: What it is.
+        shapes: Of what it gives.
+        weights: Its own.
+    """
+
+    path: str
+    layer: str
+    shapes: str = ""
+    weights: list[Weight] = field(default_factory=list)
+
+
+_ROWS: ContextVar[list[Row] | None] = ContextVar("rows", default=None)
+
+
+@contextmanager
+def noted(layer: Any) -> Iterator[Row | None]:
+    """Note that a layer is applied, where somebody wants to know."""
+    rows = _ROWS.get()
+    if rows is None:
+        yield None
+        return
+    row = Row(path(), repr(layer))
+    rows.append(row)
+    yield row
+
+
+def rows_of(layer: Any, specs: Sequence[Spec]) -> list[Row]:
+    """The applications of layers, in order, for inputs of these specs."""
+    rows: list[Row] = []
+    token = _ROWS.set(rows)
+    try:
+        trace(layer, specs, name="summary")
+    finally:
+        _ROWS.reset(token)
+    return rows
+
+
+def summary(layer: Any, specs: Sequence[TensorSpec]) -> str:
+    """A table of the layers that are applied: what they give, and their parameters."""
+    from rich.console import Console  # noqa: PLC0415 - only to print
+    from rich.table import Table  # noqa: PLC0415 - the same
+    from rich.text import Text  # noqa: PLC0415 - the same
+
+    table = Table("layer", "", "output", "parameters")
+    table.columns[3].justify = "right"
+    seen: set[Weight] = set()
+    for row in filter(lambda row: row.path, rows_of(layer, specs)):
+        own = [weight for weight in row.weights if weight not in seen]
+        again = bool(row.weights) and not own
+        seen.update(own)
+        count = "shared" if again else f"{sum(map(size, own)):,}"
+        cells = (row.path, row.layer, row.shapes, count)
+        table.add_row(*map(Text, cells))
+    table.add_row("", "", "", f"{sum(map(size, seen)):,}", style="bold")
+    text = io.StringIO()
+    Console(file=text, width=100).print(table)
+    return text.getvalue()
+
+
+def size(weight: Weight) -> int:
+    """How many numbers a weight has."""
+    count = 1
+    for extent in weight.shape:
+        count *= int(extent)  # type: ignore[arg-type]
+    return count

@@ -1,0 +1,188 @@
+"""Training: a network, a loss and an optimizer; each batch is one bound program.
+
+trainer = Trainer(network, loss="cross_entropy", optimizer=Adam())
+loss, outputs = trainer.train_minibatch(images, labels)
+history = trainer.fit(images, labels, epochs=5, batch=64, validation=(x, t))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from tensorlang.errors import ArgumentError
+from tensorlang.graph.context import TrainingContext, TrainingProgram
+from tensorlang.graph.network import Network, fill
+from tensorlang.graph.running import sizes_of
+from tensorlang.graph.specs import TensorSpec
+from tensorlang.graph.values import value_of
+from tensorlang.layers.optimizers import Adam, Optimizer
+from tensorlang.ops import math, nn
+
+Array: TypeAlias = np.ndarray[Any, Any]
+# from the network's outputs and the truths to a tensor of one element
+Loss: TypeAlias = Callable[..., Any]
+
+
+def mse_skipping_nan(y: Any, t: Any) -> Any:
+    """The mean squared error over the truths that are no NaN."""
+    known = math.equal(t, t)
+    errors = math.where(known, y - math.where(known, t, y), y - y)
+    ones = math.where(known, y - y + 1.0, y - y)
+    return math.sum(math.square(errors)) / math.maximum(math.sum(ones), 1.0)
+
+
+LOSSES: Final[dict[str, Loss]] = {
+    "cross_entropy": nn.cross_entropy,
+    "mse": nn.mse,
+    "mse_skipping_nan": mse_skipping_nan,
+}
+
+
+class Trainer:
+    """Changes a network's weights so that a loss falls.
+
+    Attributes:
+        network: The network.
+        optimizer: How weights follow gradients.
+        slots: What the optimizer keeps beside each weight, by name and path.
+        step: How many steps were made.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        *,
+        loss: str | Loss = "cross_entropy",
+        optimizer: Optimizer | None = None,
+        target: Any = None,
+    ) -> None:
+        """Say what is trained, and how.
+
+        Args:
+            network: The network; its weights change in place.
+            loss: From its outputs and the truths to one number: a function on symbolic
+                tensors, or a name.
+            optimizer: Adam where it is not said.
+            target: Where to compute.
+
+        Raises:
+            ArgumentError: there is no loss of that name.
+        """
+        if isinstance(loss, str) and loss not in LOSSES:
+            raise ArgumentError(
+                f"there is no loss {loss!r}; there is {', '.join(LOSSES)}"
+            )
+        self.network = network
+        self.loss = LOSSES[loss] if isinstance(loss, str) else loss
+        self.optimizer = optimizer or Adam()
+        self.target = target
+        self.step = 0
+        self._programs: dict[Any, TrainingProgram] = {}
+        self._contexts: dict[Any, TrainingContext] = {}
+        leaves = network.leaves.items()
+        self._paths = [path for path, leaf in leaves if leaf.trainable]
+        held = [network.weights[path] for path in self._paths]
+        made = self.optimizer.begin(held)
+        self.slots = {
+            name: dict(zip(self._paths, arrays, strict=True))
+            for name, arrays in made.items()
+        }
+
+    def train_minibatch(self, *arrays: Any) -> tuple[float, Any]:
+        """One step on inputs and truths.
+
+        Returns:
+            The loss, and what the network gave: memory that the next step overwrites.
+
+        Raises:
+            ArgumentError, ShapeError, DTypeError: an array does not fit.
+        """
+        context = self.context(*arrays)
+        loss = context.run(*arrays)
+        paths = list(context.weights)
+        slots = {
+            name: [held[path] for path in paths] for name, held in self.slots.items()
+        }
+        self.step += 1
+        self.optimizer.update(
+            list(context.weights.values()),
+            list(context.gradients.values()),
+            slots,
+            self.step,
+            target=self.target,
+        )
+        outputs = context.outputs
+        return loss, outputs[0] if len(outputs) == 1 else outputs
+
+    def context(self, *arrays: Any) -> TrainingContext:
+        """The context for such inputs and truths: made once for each batch.
+
+        Raises:
+            ArgumentError, ShapeError, DTypeError: an array does not fit.
+        """
+        key = tuple((np.shape(a), getattr(a, "dtype", None)) for a in arrays)
+        if key not in self._contexts:
+            self._contexts[key] = self._context([np.asarray(a) for a in arrays])
+        return self._contexts[key]
+
+    def _context(self, arrays: Sequence[Array]) -> TrainingContext:
+        given = self.network.specs
+        if len(arrays) <= len(given):
+            raise ArgumentError(
+                f"training takes {len(given)} inputs, then truths; got {len(arrays)}"
+            )
+        inputs = [value_of(spec) for spec in given]
+        sizes = sizes_of("training", inputs, arrays[: len(given)])
+        truths = tuple(_spec_of(array, sizes) for array in arrays[len(given) :])
+        if truths not in self._programs:
+            made = TrainingProgram(self.network, self.loss, truths)
+            self._programs[truths] = made
+        program = self._programs[truths]
+        return TrainingContext(program, sizes, target=self.target)
+
+    # ----------------------------------------------------------------- states
+
+    def get_states(self) -> dict[str, Array]:
+        """All that training goes on from: weights, states, slots, and the step.
+
+        Restored in another trainer of the same network and optimizer, it goes on with
+        the same bits.
+        """
+        return {name: array.copy() for name, array in self._held().items()} | {
+            "step": np.array(self.step)
+        }
+
+    def set_states(self, given: Mapping[str, Any]) -> None:
+        """Restore what `get_states` gave: all of it, or nothing.
+
+        Raises:
+            WeightError: names what is missing, unused, or wrongly sized.
+        """
+        step = np.array(self.step)
+        fill(self._held() | {"step": step}, given, "state")
+        self.step = int(step)
+
+    def _held(self) -> dict[str, Array]:
+        net = self.network
+        made = {f"weight.{path}": array for path, array in net.weights.items()}
+        made |= {f"state.{path}": array for path, array in net.states.items()}
+        for name, arrays in self.slots.items():
+            made |= {f"optimizer.{name}.{path}": a for path, a in arrays.items()}
+        return made
+
+    def fit(self, *arrays: Any, **options: Any) -> Any:
+        """Train for some epochs; see `tensorlang.layers.fitting.fit`."""
+        from tensorlang.layers.fitting import fit  # noqa: PLC0415 - loads rich
+
+        return fit(self, *arrays, **options)
+
+
+def _spec_of(array: Array, sizes: Mapping[str, int]) -> TensorSpec:
+    """The spec of what is true: it has the batch of the inputs."""
+    batch = sizes.get("batch")
+    leads = array.ndim and array.shape[0] == batch
+    shape: tuple[Any, ...] = ("batch", *array.shape[1:]) if leads else array.shape
+    return TensorSpec(shape, array.dtype.name)
