@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 
 from tensorlang.errors import ArgumentError, DTypeError, ShapeError
-from tensorlang.ops.dispatch import own
+from tensorlang.ops.dispatch import Late, own
 from tensorlang.ops.operator import Algorithm, Front, Launch, Operator
 from tensorlang.workload import Workload, attributes_of
 
@@ -70,6 +70,7 @@ class Ready:
         results: Shape for the caller, canonical shape, and type of each result.
         reshaped: Whether there is an input whose canonical shape is another one.
         single: The only result, or None where there are several.
+        small: Whether that one is so small that NumPy's allocator is best.
     """
 
     launch: Callable[..., Any]
@@ -77,6 +78,7 @@ class Ready:
     results: tuple[tuple[Shape, Shape, np.dtype[Any]], ...]
     reshaped: bool
     single: tuple[Shape, Shape, np.dtype[Any]] | None
+    small: bool
 
 
 class TensorOperator(Operator):
@@ -273,6 +275,12 @@ def call(  # noqa: PLR0917 - by position, for speed
             for array, shape in zip(arrays, ready.inputs, strict=True)
         ]
     if out is None:
+        if ready.small and ready.single:
+            shape, inner, dtype = ready.single
+            made = np.empty(shape, dtype)
+            flat = made if shape == inner else made.reshape(inner)
+            result = made if like is None else Late(made, _kind(like))
+            return ready.launch, (*arrays, flat, *scalars), result
         outs, shown = _fresh(op, ready, like)
         return ready.launch, (*arrays, *outs, *scalars), shown
     if type(out) is np.ndarray and ready.single:
@@ -283,6 +291,12 @@ def call(  # noqa: PLR0917 - by position, for speed
     outs, back = _given(op, ready, out)
     launch = _CopiedBack(ready.launch, back) if back else ready.launch
     return launch, (*arrays, *outs, *scalars), out
+
+
+def _kind(like: Any) -> str:
+    from tensorlang.runtime.arrays import kind_of  # noqa: PLC0415 - loads the runtime
+
+    return kind_of(like)
 
 
 def _views(op: Operator, arrays: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
@@ -300,6 +314,7 @@ def _prepared(
 ) -> Ready:
     """Plan a call, and find its kernel: one for all sizes of symbolic dimensions."""
     from tensorlang.ir.dtypes import DType, as_dtype  # noqa: PLC0415 - only to prepare
+    from tensorlang.runtime.buffers import SMALLEST  # noqa: PLC0415 - the same
 
     kinds = tuple(as_dtype(array.dtype).name for array in arrays)
     if op.dtypes and kinds and kinds[0] not in op.dtypes:
@@ -324,12 +339,14 @@ def _prepared(
         (shown, inner, DType(dtype).numpy)
         for shown, (inner, dtype) in zip(results, made, strict=True)
     )
+    shape, _, dtype = outputs[0]
     return Ready(
         _kernel(op, workload, target),
         inputs,
         outputs,
         any(shape is not None for shape in inputs),
         outputs[0] if len(outputs) == 1 else None,
+        len(outputs) == 1 and math.prod(shape) * dtype.itemsize < SMALLEST,
     )
 
 

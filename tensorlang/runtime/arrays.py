@@ -18,6 +18,7 @@ from tensorlang.ir.dtypes import bf16
 
 Array = NDArray[Any]
 
+_BFLOAT16: Final = np.dtype(bf16.numpy)
 _CPU_DEVICES: Final = (1, 3, 11)  # DLPack: host memory, pinned or managed by CUDA
 
 
@@ -99,9 +100,9 @@ def _from_torch(tensor: Any, name: str) -> Array:
 
 def _to_torch(array: Array) -> Any:
     torch = sys.modules["torch"]
-    if array.dtype.name == "bfloat16":
+    if array.dtype == _BFLOAT16:
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
-    return torch.from_dlpack(array)
+    return torch.from_numpy(array)
 
 
 def _from_jax(value: Any, name: str) -> Array:
@@ -120,7 +121,7 @@ def _from_jax(value: Any, name: str) -> Array:
 
 def _to_jax(array: Array) -> Any:
     jax = sys.modules["jax"]
-    if array.dtype.name == "bfloat16" or array.dtype == np.bool_:
+    if array.dtype in (_BFLOAT16, np.bool_):
         return jax.numpy.asarray(array)
     return jax.dlpack.from_dlpack(array)
 

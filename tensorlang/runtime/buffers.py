@@ -22,7 +22,7 @@ import numpy as np
 
 from tensorlang.runtime.arrays import Array
 
-SMALLEST: Final = 16 << 10  # below, NumPy's own allocator recycles as well
+SMALLEST: Final = 64 << 10  # below, NumPy's own allocator recycles as well
 HUGE_PAGE: Final = 2 << 20
 LIMIT_BYTES: Final = 1 << 30
 
