@@ -7,6 +7,7 @@ that `tensorlang.scheduling.schedules_for` reads.
 from tensorlang.schedules import (
     broadcast_gradients,
     conv,
+    conv_last,
     conv_phases,
     depthwise,
     embedding,
@@ -25,6 +26,7 @@ from tensorlang.schedules import (
 __all__ = [
     "broadcast_gradients",
     "conv",
+    "conv_last",
     "conv_phases",
     "depthwise",
     "embedding",

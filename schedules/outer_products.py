@@ -26,7 +26,7 @@ from tensorlang.schedules.conv_tiles import (
     width,
     write_back,
 )
-from tensorlang.schedules.cutting import extent, shared
+from tensorlang.schedules.cutting import cut_at, extent, shared
 from tensorlang.schedules.generic import generic
 from tensorlang.scheduling import Knobs, Schedule, schedule
 from tensorlang.scheduling.tree import find_buffer
@@ -35,6 +35,7 @@ _ROWS: Final = tuple(range(1, 15))
 _VECTORS: Final = (1, 2, 3, 4)
 _ENOUGH_UNITS: Final = 8
 _MANY_PIXELS: Final = 256  # of an image, from which on it is done with before the next
+_FEW_STRIPS: Final = 8  # vectors of channels, that threads have to share
 _HIDING: Final = 8  # sums that hide the latency of a fused multiply-add
 
 
@@ -71,6 +72,8 @@ def outer_products(s: Schedule, names: Sequence[str], knobs: Knobs) -> set[str]:
     """Copies, products, weights; returns the names of the blocks done with."""
     lanes, registers = width(s, "products")
     rank = len(over(s, "products")) - 1
+    if not any(loop.startswith("c") for loop in s.loops("dw")):
+        return _alone(s, names, rank, lanes, registers)
     *own, channel = s.loops("dw")[:-rank]
     window, output = s.loops("dw")[-rank:], own[-1]
     tile = _chosen(s, knobs, output, channel, window[-1], lanes, registers)
@@ -94,6 +97,37 @@ def outer_products(s: Schedule, names: Sequence[str], knobs: Knobs) -> set[str]:
         s.unroll(loop)
     shared(s, around)
     return {"wide_image", "image", "pixels", "products", "dw"}
+
+
+def _alone(
+    s: Schedule, names: Sequence[str], rank: int, lanes: int, registers: int
+) -> set[str]:
+    """Of each channel for itself: a vector of channels for every window's element."""
+    copies = {"wide_image", "image"}
+    for name in copies & set(names):
+        _copied(s, name, lanes)
+    loops = s.loops("products")
+    output, taps, folded = loops[rank], loops[:rank], loops[rank + 1 :]
+    length = extent(s, output) or 1
+    whole = length // lanes * lanes
+    s.reorder(output, *taps, *folded)
+    parts = cut_at(s, "products", output, whole) if 0 < whole < length else ["products"]
+    for part in parts:
+        output, *inner = s.loops(part)
+        count = min(lanes, extent(s, output) or 1)
+        several, lane = s.split(output, [None, count])
+        first = rank - 1 if length < _FEW_STRIPS * lanes else 0
+        while first < rank and prod(extents(s, inner[first:rank])) > registers - 4:
+            first += 1
+        around, taps = [several, *inner[:first]], inner[first:rank]
+        s.reorder(*around, *inner[rank:], *taps, lane)
+        write, _ = s.cache_write(part, "products", "register", at=around[-1])
+        for loop in taps:
+            s.unroll(loop)
+        s.vectorize(lane)
+        write_back(s, write, around[-1], count)
+        shared(s, around)
+    return {*copies, "products"}
 
 
 def _packed(s: Schedule, name: str, rank: int, width: int) -> None:

@@ -33,6 +33,7 @@ _HERE: Final = "tensorlang.ops.nn.convolution_definitions"
 _WINOGRAD: Final = "tensorlang.ops.nn.winograd_definitions"
 _FLAT: Final = "tensorlang.ops.nn.flat_convolution"
 _OUTER: Final = "tensorlang.ops.nn.outer_products"
+_LAST: Final = "tensorlang.ops.nn.last_convolution"
 _PHASED: Final = "tensorlang.ops.nn.phased_convolution"
 _SINGLE: Final = "tensorlang.ops.nn.depthwise_gradients"
 _IMAGES: Final[dict[int, tuple[int, ...]]] = {1: (4096,), 2: (58, 58), 3: (16, 30, 30)}
@@ -127,6 +128,12 @@ def _results(workload: Workload) -> Shape:
     return slid.outputs("nn.conv", size[len(size) - rank :])
 
 
+def _last(workload: Workload) -> bool:
+    """Whether the channels come last, behind a dimension of pixels."""
+    letters = str(workload.named["layout"])
+    return letters[-1] == "C" and len(letters) > 2
+
+
 def _depthwise(workload: Workload) -> bool:
     """Whether the channels come first, and each output reads one."""
     letters = str(workload.named["layout"])
@@ -144,6 +151,8 @@ def _prefers(workload: Workload) -> str:
         return "depthwise"
     if winograd.TOLERANCE in workload.named and (name := winograd.preferred(workload)):
         return name
+    if _last(workload):
+        return "last"
     return "flat" if _flattened(workload) else "direct"
 
 
@@ -201,14 +210,16 @@ def _mixing(workload: Workload) -> bool:
 
 
 def _or_mixed(workload: Workload) -> str:
+    if _last(workload):
+        return "last"
     return "flat" if _mixing(workload) else "direct"
 
 
 def _outer(workload: Workload) -> bool:
-    """Whether each output is of several channels, of more than single pixels."""
+    """Whether channels are mixed, or come last, of more than single pixels."""
     letters = str(workload.named["layout"])
     own = bool(workload.named["depthwise"])
-    return not own and len(letters) > 2 and workload.shapes[0][-1] > 0
+    return (letters[-1] == "C" or not own) and len(letters) > 2
 
 
 def _or_summed(workload: Workload) -> str:
@@ -239,6 +250,8 @@ def _apart(workload: Workload) -> bool:
 
 def _phases(workload: Workload) -> str:
     """By phases, which serve all strides and paddings."""
+    if _last(workload):
+        return "last"
     return "phased" if _apart(workload) else "direct"
 
 
@@ -309,6 +322,7 @@ def _convolution(rank: int) -> TensorOperator:
 
     made = conv
     tensor_algorithm(made, "flat", f"{_FLAT}:conv", _flattened)
+    tensor_algorithm(made, "last", f"{_LAST}:conv", _last)
     tensor_algorithm(made, "depthwise", f"{_HERE}:conv", _depthwise)
     for m, name in winograd.NAMES.items() if rank == 2 else ():
         place, allowed = f"{_WINOGRAD}:f{m}3", TRANSFORMS[m].tolerance
@@ -368,6 +382,7 @@ def _transposed(rank: int) -> TensorOperator:
 
     made = conv_transpose
     tensor_algorithm(made, "phased", f"{_PHASED}:conv_transposed", _apart)
+    tensor_algorithm(made, "last", f"{_LAST}:conv_transposed", _last)
     return made
 
 
@@ -437,9 +452,12 @@ def _gradient(
         place = f"{_SINGLE}:conv_grad"
         tensor_algorithm(made, "depthwise", place, _unstrided_depthwise)
         tensor_algorithm(made, "phased", f"{_PHASED}:conv_grad", _apart)
+        tensor_algorithm(made, "last", f"{_LAST}:conv_grad", _last)
     else:
         place = f"{_FLAT}:conv_transposed_grad"
         tensor_algorithm(made, "flat", place, _mixing)
+        place = f"{_LAST}:conv_transposed_grad"
+        tensor_algorithm(made, "last", place, _last)
     return made
 
 
@@ -493,6 +511,7 @@ def _gradient_of_data(rank: int) -> TensorOperator:
     place = f"{_SINGLE}:conv_grad_data"
     tensor_algorithm(made, "depthwise", place, _unstrided_depthwise)
     tensor_algorithm(made, "phased", f"{_PHASED}:conv_grad_data", _apart)
+    tensor_algorithm(made, "last", f"{_LAST}:conv_grad_data", _last)
     return made
 
 

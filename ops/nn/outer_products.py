@@ -42,9 +42,10 @@ def conv_grad_weight(
     depthwise: bool,
 ) -> Tensor:
     """As `convolution_definitions.conv_grad_weight`, of channels that are mixed."""
-    assert not depthwise
     frame, steps = Layout(layout), Steps(stride, dilation)
     image = framed(_widened(x, frame), frame, padding, name="image")
+    if depthwise:
+        return _alone(dy, image, frame, steps, window)
     pixels = _by_pixels(dy, frame)
     _, channels, _ = frame.parts(image.shape)
     _, made, spatial = frame.parts(dy.shape)
@@ -72,6 +73,29 @@ def conv_grad_weight(
     shape = (*made, channels[-1], *window)
     dw: Tensor = staged(shape, (*named, "o", "c", *taps), turned, "dw")
     return narrowed(dw, dy.dtype, (*named, "o", "c", *taps))
+
+
+def _alone(
+    dy: Tensor, image: Tensor, frame: Layout, steps: Steps, window: tuple[int, ...]
+) -> Tensor:
+    """Of each channel for itself, where these come last: all are vectors."""
+    _, made, spatial = frame.parts(dy.shape)
+    batch = reduce_axis(dy.shape[0], "b")
+    names = SPATIAL[3 - frame.rank :]
+    places = [reduce_axis(n, of) for n, of in zip(spatial, names, strict=True)]
+
+    def element(at: Indices) -> Any:
+        pixel = [place.var for place in places]
+        given = wide(dy[(batch.var, *pixel, at[-1])])
+        seen = image[(batch.var, *steps.at(pixel, at[:-1]), at[-1])]
+        return total(seen * given, (batch, *places))
+
+    taps = window_names(frame.rank)
+    sums = staged((*window, *made), (*taps, "o"), element, "products")
+    dw: Tensor = staged(
+        (*made, *window), ("o", *taps), lambda at: sums[(*at[1:], at[0])], "dw"
+    )
+    return narrowed(dw, dy.dtype, ("o", *taps))
 
 
 def _widened(x: Tensor, frame: Layout) -> Tensor:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce as folded
 from operator import and_
@@ -38,7 +38,7 @@ _FIRST: Final = ("tz", "ty", "tx")
 
 
 @dataclass(frozen=True, slots=True)
-class _Side:
+class Side:
     """One dimension.
 
     Attributes:
@@ -77,10 +77,15 @@ class _Side:
         return -self.low // self.stride, last // self.stride
 
     @property
-    def parts(self) -> tuple[_Part, ...]:
+    def padded(self) -> int:
+        """Pixels of `dy` along it, with the padding that all phases need."""
+        return self.lines + self.reach[1] - self.reach[0]
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
         """Phases by how many elements of a window reach them."""
         whole, more = divmod(self.window, self.step)
-        found = (_Part(0, more, whole + 1), _Part(more, self.step, whole))
+        found = (Part(0, more, whole + 1), Part(more, self.step, whole))
         return tuple(p for p in found if p.taps and p.first < p.end)
 
     def first(self, phase: Expr) -> tuple[Expr, Expr]:
@@ -104,7 +109,7 @@ class _Side:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class Part:
     """Phases whose first elements are `first` to `end`, with `taps` elements each."""
 
     first: int
@@ -192,20 +197,27 @@ def conv_transposed(
     frame = Layout(layout)
     window = numbers(w.shape[len(w.shape) - frame.rank :])
     sides = [
-        _Side(*each)
+        Side(*each)
         for each in zip(window, stride, dilation, padding[::2], size, strict=True)
     ]
     flat = _laid(sides, numbers(frame.parts(x.shape)[2]))
     most = [side.reach[1] - side.reach[0] + 1 for side in sides]
     image = flat_image(x, flat, frame, tuple(most))
     weights = widened(w)
-    found: list[tuple[Sequence[_Part], Tensor]] = []
+    found: list[tuple[Sequence[Part], Tensor]] = []
     for parts in itertools.product(*(side.parts for side in sides)):
         name = f"sums_{len(found)}" if found else "sums"
         found.append((parts, _sums(image, weights, sides, parts, flat, name)))
 
     def placed(at: Indices) -> Expr:
-        return _phase(at, sides, found, flat, frame)
+        batch, own, pixel = frame.parts(at)
+
+        def read(sums: Tensor, place: Indices, lines: Indices) -> Expr:
+            steps = [n * pitch for n, pitch in zip(lines, flat.pitch, strict=True)]
+            value: Expr = sums[(*batch, *place, *own, sum(steps[1:], steps[0]))]
+            return value
+
+        return woven(pixel, sides, found, read)
 
     channels = w.shape[: len(w.shape) - frame.rank]
     own = (*channels[:-2], channels[-1])
@@ -215,20 +227,20 @@ def conv_transposed(
     )
 
 
-def _laid(sides: Sequence[_Side], given: tuple[int, ...]) -> Flat:
+def _laid(sides: Sequence[Side], given: tuple[int, ...]) -> Flat:
     """`dy` in one row, padded by all that pixels before and behind reach."""
     ones = (1,) * len(sides)
     before = tuple(side.reach[1] for side in sides)
     lines = tuple(side.lines for side in sides)
-    extents = tuple(side.lines + side.reach[1] - side.reach[0] for side in sides)
+    extents = tuple(side.padded for side in sides)
     return Flat(given, before, ones, ones, lines, extents, pixels=False)
 
 
 def _sums(  # noqa: PLR0917 - what a part is made of
     image: Tensor,
     w: Tensor,
-    sides: Sequence[_Side],
-    parts: Sequence[_Part],
+    sides: Sequence[Side],
+    parts: Sequence[Part],
     flat: Flat,
     name: str,
 ) -> Tensor:
@@ -265,36 +277,38 @@ def _sums(  # noqa: PLR0917 - what a part is made of
     return made
 
 
-def _phase(
-    at: Indices,
-    sides: Sequence[_Side],
-    found: Sequence[tuple[Sequence[_Part], Tensor]],
-    flat: Flat,
-    frame: Layout,
+def woven(
+    pixel: Sequence[Expr],
+    sides: Sequence[Side],
+    found: Sequence[tuple[Sequence[Part], Tensor]],
+    read: Callable[[Tensor, Indices, Indices], Expr],
 ) -> Expr:
-    """The sum of a pixel: 0 where no window's element reaches it."""
-    batch, own, pixel = frame.parts(at)
+    """The sum of a pixel: 0 where no window's element reaches it.
+
+    Args:
+        pixel: Where it is in the image.
+        sides: The dimensions.
+        found: The sums, part by part.
+        read: A sum, from those of a part, its place among the phases that there are
+            several of, and its line along each dimension.
+    """
     firsts, there = zip(
         *(side.first(p % side.stride) for side, p in zip(sides, pixel, strict=True)),
         strict=True,
     )
     needed = [t for side, t in zip(sides, there, strict=True) if side.common > 1]
-    steps = [
-        p // side.stride * pitch
-        for side, p, pitch in zip(sides, pixel, flat.pitch, strict=True)
-    ]
-    q = sum(steps[1:], steps[0])
+    lines = tuple(p // side.stride for side, p in zip(sides, pixel, strict=True))
     value: Expr | None = None
     complete = all(side.window >= side.step for side in sides)  # no phase without taps
     for parts, sums in reversed(found):
         pairs = list(zip(parts, firsts, strict=True))
-        place = [part.place(n) for part, n in pairs if part.phases > 1]
-        read = sums[(*batch, *place, *own, q)]
+        place = tuple(part.place(n) for part, n in pairs if part.phases > 1)
+        own = read(sums, place, lines)
         has = folded(and_, (part.has(n) for part, n in pairs))
         if not complete and value is None:
-            value = select(has, read, _zero(read))
+            value = select(has, own, _zero(own))
         else:
-            value = read if value is None else select(has, read, value)
+            value = own if value is None else select(has, own, value)
     assert value is not None
     return select(folded(and_, needed), value, _zero(value)) if needed else value
 

@@ -1,0 +1,111 @@
+"""Convolutions of images whose channels come last, with gradients, against PyTorch."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tensorlang.ops import nn
+
+torch = pytest.importorskip("torch")
+F = torch.nn.functional
+LAST = {1: "NWC", 2: "NHWC", 3: "NDHWC"}
+
+# image with channels, weights, attributes, activation
+CASES = [
+    ((6, 10, 17), (41, 6, 3, 3), {"padding": 1}, "relu"),
+    (
+        (6, 9, 11),
+        (34, 3, 3, 2),
+        {"stride": (2, 3), "padding": (1, 0), "dilation": (1, 2), "groups": 2},
+        None,
+    ),
+    ((3, 41), (8, 3, 5), {"stride": 3, "padding": 2}, None),
+    ((3, 7, 4, 5), (4, 3, 3, 2, 3), {"stride": (2, 1, 2), "padding": 1}, None),
+    ((5, 7, 1), (6, 5, 3, 1), {"padding": (1, 0)}, "gelu"),
+    ((40, 6, 9), (40, 1, 3, 3), {"padding": 1, "groups": 40}, None),
+    (
+        (6, 9, 11),
+        (6, 1, 5, 3),
+        {"stride": (3, 2), "padding": 2, "dilation": (1, 2), "groups": 6},
+        None,
+    ),
+    ((5, 8, 9), (64, 5, 1, 1), {"stride": 2}, None),
+]
+
+
+def images(*shape, dtype=np.float32, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+def t(array):
+    return torch.from_numpy(np.ascontiguousarray(array))
+
+
+def last(array):
+    return np.ascontiguousarray(np.moveaxis(array, 1, -1))
+
+
+def close(got, wanted, tolerance=1e-4):
+    wanted = np.moveaxis(wanted.detach().numpy(), 1, -1)
+    assert got.shape == wanted.shape
+    np.testing.assert_allclose(got, wanted, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize(("image", "weights", "given", "activation"), CASES)
+def test_forward_and_gradients(image, weights, given, activation):
+    rank = len(weights) - 2
+    x, w, b = images(2, *image), images(*weights, seed=1), images(weights[0], seed=2)
+    tx, tw, tb = (t(a).requires_grad_() for a in (x, w, b))
+    y = getattr(F, f"conv{rank}d")(tx, tw, tb, **given)
+    dy = images(*y.shape, seed=3)
+    how = {**given, "layout": LAST[rank]}
+    got = getattr(nn, f"conv{rank}d")(last(x), w, b, activation=activation, **how)
+    close(got, getattr(F, activation)(y) if activation else y)
+    dx, dw, db = torch.autograd.grad(y, [tx, tw, tb], t(dy))
+    made = getattr(nn, f"conv{rank}d_grad")(last(dy), last(x), w, b, **how)
+    close(made[0], dx)
+    np.testing.assert_allclose(made[1], dw, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(made[2], db, rtol=1e-4, atol=1e-4)
+    one = getattr(nn, f"conv{rank}d_grad_data")(last(dy), w, image[1:], **how)
+    close(one, dx)
+
+
+def test_transposed_with_their_gradients():
+    given = {"stride": (2, 1), "padding": 1, "output_padding": (1, 0), "groups": 2}
+    x, w, b = images(2, 6, 5, 7), images(6, 2, 3, 3, seed=1), images(4, seed=2)
+    tx, tw, tb = (t(a).requires_grad_() for a in (x, w, b))
+    y = F.conv_transpose2d(tx, tw, tb, **given)
+    close(nn.conv2d_transpose(last(x), w, b, layout="NHWC", **given), y)
+    dy = images(*y.shape, seed=3)
+    dx, dw, db = torch.autograd.grad(y, [tx, tw, tb], t(dy))
+    made = nn.conv2d_transpose_grad(last(dy), last(x), w, b, layout="NHWC", **given)
+    close(made[0], dx)
+    np.testing.assert_allclose(made[1], dw, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(made[2], db, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float64])
+def test_other_types(dtype):
+    x, w = images(1, 40, 5, 6).astype(dtype), images(9, 40, 3, 3, seed=1).astype(dtype)
+    wide = [t(a.astype(np.float64)) for a in (x, w)]
+    wanted = last(F.conv2d(*wide, padding=1).numpy())
+    got = nn.conv2d(last(x), w, padding=1, layout="NHWC")
+    assert got.dtype == dtype
+    near = 1e-12 if dtype == np.float64 else 3e-2
+    np.testing.assert_allclose(got.astype(np.float64), wanted, rtol=near, atol=near)
+
+
+def test_any_batch_by_one_kernel_views_nan_and_infinities():
+    w, given = images(16, 6, 3, 3, seed=1), {"padding": 1}
+    for n in (0, 1, 5):
+        x = images(n, 6, 9, 22)[..., ::2]
+        if n:
+            x[0, 0, 4, 4], x[-1, 1, 1, 1] = np.nan, np.inf
+        got = nn.conv2d(np.moveaxis(x, 1, -1), w, layout="NHWC", **given)
+        close(got, F.conv2d(t(x), t(w), **given))
+    known = {v for k, v in nn.conv2d.kernels.items() if k[0] == "kernel"}
+    nn.conv2d(images(3, 9, 11, 6), w, layout="NHWC", **given)
+    after = {v for k, v in nn.conv2d.kernels.items() if k[0] == "kernel"}
+    assert after == known
