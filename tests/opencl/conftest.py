@@ -1,0 +1,17 @@
+"""All of these run on an OpenCL device; where there is none, they say why."""
+
+from __future__ import annotations
+
+import pytest
+
+from tensorlang import devices, targets
+from tensorlang.targets import Target
+
+PROBLEM = devices.problem()
+
+
+@pytest.fixture(autouse=True)
+def device() -> Target:
+    if PROBLEM:
+        pytest.skip(f"no OpenCL: {PROBLEM}")
+    return targets.get("opencl")
