@@ -24,6 +24,7 @@ from tensorlang.scheduling.tree import block_of, constant, find_block
 
 _LANES: Final = 16
 _ROWS: Final = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14)
+_VECTORS: Final = (1, 2)
 _OF_GROUPS: Final = ("lines", "turned", "image")
 _OF_STRIPS: Final = ("sums", "tiles", "turned_back", "y")
 
@@ -77,10 +78,9 @@ def _images(s: Schedule, knobs: Knobs) -> None:
     _lines(s)
     _turned(s, "turned", -1)
     _turned(s, "turned_back", -2)
-    for name in ("image", "tiles"):
-        s.vectorize(s.loops(name)[-1])
+    for name in ("image", "tiles", "y"):
+        _vectors(s, name)
     _sums(s, knobs)
-    _vectors(s, "y")
     shared(s, [batch, block])
 
 
@@ -101,7 +101,7 @@ def _weights(s: Schedule) -> None:
         s.store_at(buffer, half)
     _vectors(s, "weight_lines")
     _turned(s, "weight_turned", -1)
-    s.vectorize(s.loops("weight")[-1])
+    _vectors(s, "weight")
     shared(s, [strip, group])
 
 
@@ -115,7 +115,7 @@ def _lines(s: Schedule) -> None:
     inner = min(size, length - low)
     if inner > 0:
         if low + inner < length:
-            cut_at(s, part, s.loops(part)[-1], inner)
+            _vectors(s, cut_at(s, part, s.loops(part)[-1], inner)[-1])
         _vectors(s, part)
 
 
@@ -131,14 +131,21 @@ def _columns_of_image(s: Schedule) -> tuple[int, int]:
 
 def _vectors(s: Schedule, block: str) -> None:
     """The innermost loop in vectors, and a shorter one for what is left."""
-    loop = s.loops(block)[-1]
+    loop, lanes = s.loops(block)[-1], _machine(s)[0]
     length = extent(s, loop) or 1
-    whole = length // _LANES * _LANES
+    whole = length // lanes * lanes
     parts = cut_at(s, block, loop, whole) if 0 < whole < length else [block]
     for part in parts:
         loop = s.loops(part)[-1]
-        _, lane = s.split(loop, [None, min(_LANES, extent(s, loop) or 1)])
+        _, lane = s.split(loop, [None, min(lanes, extent(s, loop) or 1)])
         s.vectorize(lane)
+
+
+def _machine(s: Schedule) -> tuple[int, int]:
+    """Lanes of a register, at most as many as are laid side by side; registers."""
+    if s.target is None:
+        return _LANES, 32
+    return min(s.target.lanes(32), _LANES), s.target.vector_registers
 
 
 def _turned(s: Schedule, name: str, lane_at: int) -> None:
@@ -150,10 +157,9 @@ def _turned(s: Schedule, name: str, lane_at: int) -> None:
         lane_at: Which of its two last loops goes along a vector: -1 or -2.
     """
     pixel, lane = s.loops(name)[-1 - (lane_at == -1)], s.loops(name)[lane_at]
-    length = extent(s, pixel) or 1
     s.reorder(pixel, lane)
-    parts = [name]
-    for side in (_LANES, 8):
+    parts, sides = [name], (_LANES, 8) if _machine(s)[0] == _LANES else (8,)
+    for side in sides:
         rest = extent(s, s.loops(parts[-1])[-2]) or 1
         whole = rest // side * side
         if 0 < whole < rest:
@@ -161,7 +167,7 @@ def _turned(s: Schedule, name: str, lane_at: int) -> None:
     for part in parts:
         pixel, lane = s.loops(part)[-2:]
         length = extent(s, pixel) or 1
-        side = next((n for n in (_LANES, 8) if length % n == 0), 0)
+        side = next((n for n in sides if length % n == 0), 0)
         if not side:
             s.vectorize(lane)
             continue
@@ -174,17 +180,20 @@ def _turned(s: Schedule, name: str, lane_at: int) -> None:
 
 def _sums(s: Schedule, knobs: Knobs) -> None:
     """Register tiles of tiles by outputs."""
+    lanes, registers = _machine(s)
+    vectors = knobs.choice("vectors", _VECTORS, default=2)
     tile = s.loops("sums")[-4]
     length = extent(s, tile) or 1
-    rows = knobs.choice("rows", _ROWS, default=_tall(length))
+    most = max((registers - vectors - 2) // vectors, 1)
+    rows = knobs.choice("rows", _ROWS, default=_tall(length, min(most, _ROWS[-1])))
     parts = ["sums"]
     if length > rows and length % rows:
         parts = cut_at(s, "sums", tile, length // rows * rows)
     for part in parts:
         tile, output, group, channel = s.loops(part)[-4:]
         some, one = s.split(tile, [None, min(rows, extent(s, tile) or 1)])
-        vector, lane = s.split(output, [None, _LANES])
-        s.reorder(some, group, channel, one, vector, lane)
+        around, vector, lane = s.split(output, [None, vectors, lanes])
+        s.reorder(around, some, group, channel, one, vector, lane)
         write, _ = s.cache_write(part, "sums", "register", at=some)
         for loop in (one, vector):
             s.unroll(loop)
@@ -196,12 +205,12 @@ def _write_back(s: Schedule, write: str, at: str) -> None:
     """The tile's own loops, written out: it has to stay in registers."""
     loops = s.loops(write)
     *others, last = loops[loops.index(at) + 1 :]
-    vector, lane = s.split(last, [None, _LANES])
+    vector, lane = s.split(last, [None, _machine(s)[0]])
     for loop in (*others, vector):
         s.unroll(loop)
     s.vectorize(lane)
 
 
-def _tall(length: int) -> int:
+def _tall(length: int, most: int) -> int:
     """Rows of a register tile: as even as can be."""
-    return -(-length // -(-length // _ROWS[-1]))
+    return -(-length // -(-length // most))
