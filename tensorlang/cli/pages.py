@@ -11,6 +11,7 @@ from tensorlang.ir import show
 from tensorlang.ops import building
 from tensorlang.scheduling import Knobs
 from tensorlang.targets import Target
+from tensorlang.tuner.tolerance import reassociation
 
 if TYPE_CHECKING:
     from tensorlang.ops import Operator
@@ -108,8 +109,12 @@ def _prose(doc: str) -> Iterator[str]:
 
 
 def _algorithms(op: Operator) -> list[str]:
+    usual = op.workload()
+    free = reassociation(op.function(usual), op.sizes(usual))
+    exact = "as its sums in any order: (16 + 4 sqrt(terms)) machine epsilons"
+
     def tolerance(allowed: float) -> str:
-        return f"{allowed:g}" if allowed else "exact: equal bits"
+        return f"{allowed:g}" if allowed else exact if free else "exact: equal bits"
 
     head = ("algorithm", "relative error allowed against the reference")
     return table(
