@@ -29,9 +29,11 @@ from tensorlang.schedules.stages import (
     is_cheap,
     kind_of,
     stages,
+    steps_of,
 )
 from tensorlang.scheduling import Knobs, Schedule, schedule
 
+_MOST_FOLDED: Final = 64  # steps of what is folded into tiles
 _Way: TypeAlias = Callable[[Plan], None]
 
 _FOLDS: Final[tuple[_Way, ...]] = (
@@ -76,10 +78,17 @@ def inline_producers(s: Schedule) -> None:
 
 
 def _fold_epilogues(s: Schedule, made: Stage) -> None:
-    """Put what follows elementwise where the tiles are written back."""
+    """Put what follows elementwise where the tiles are written back.
+
+    A tile is written out, element by element: what takes very many steps, such as a
+    hash, stays in a loop of its own. That compiles in a quarter of the time, and the
+    loop is as fast or faster.
+    """
     for name in stage_names(s):
         stage = stage_named(s, name)
         if stage is None or kind_of(stage) != INJECTIVE:
+            continue
+        if steps_of(stage.block) > _MOST_FOLDED:
             continue
         if made.output in {load.buffer for load in stage.loads}:
             tried(s, partial(s.inline, reverse=True), name)

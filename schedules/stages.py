@@ -200,10 +200,15 @@ def is_elementwise(stage: Stage) -> bool:
     )
 
 
+def steps_of(block: Block) -> int:
+    """How many operations and calls a block's values take."""
+    return sum(isinstance(n, (Binary, Call)) for n in walk(block.body))
+
+
 def is_cheap(block: Block) -> bool:
     """Whether a value costs no more to compute again than to read back."""
     nodes = list(walk(block.body))
-    return sum(isinstance(n, (Binary, Call)) for n in nodes) <= 3 and not any(
+    return steps_of(block) <= 3 and not any(
         isinstance(n, Call) or (isinstance(n, Binary) and n.op == "div") for n in nodes
     )
 
