@@ -113,7 +113,7 @@ def rows(
         op = find(name)
         known = [_candidate(earlier[title])] if title in earlier else []
         if budget:
-            known.append(_tuned(op, shapes, attributes, budget))
+            known += _tuned(op, shapes, attributes, budget)
         workload = op.workload(*shapes, **attributes)
         yield {"work": title} | _row(op, workload, known, rounds)
 
@@ -124,11 +124,17 @@ def _candidate(row: Mapping[str, Any]) -> Candidate:
 
 def _tuned(
     op: Operator, shapes: Shapes, attributes: Mapping[str, Any], budget: float
-) -> Candidate:
-    """The best configuration of a search that knows of no other one."""
+) -> list[Candidate]:
+    """The best configuration of a search that knows of no other one; none if it fails."""
     with from_nothing() as storage:
-        report = tune(op, shapes=shapes, budget=budget, storage=storage, **attributes)
-    return report[0].best
+        try:
+            report = tune(
+                op, shapes=shapes, budget=budget, storage=storage, **attributes
+            )
+        except TensorlangError as problem:
+            print(f"  {problem}", file=sys.stderr)
+            return []
+    return [report[0].best]
 
 
 @contextmanager
