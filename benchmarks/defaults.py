@@ -125,7 +125,7 @@ def _candidate(row: Mapping[str, Any]) -> Candidate:
 def _tuned(
     op: Operator, shapes: Shapes, attributes: Mapping[str, Any], budget: float
 ) -> list[Candidate]:
-    """The best configuration of a search that knows of no other one; none if it fails."""
+    """The best of a search that knows of no other one; nothing where it fails."""
     with from_nothing() as storage:
         try:
             report = tune(
