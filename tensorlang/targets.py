@@ -16,7 +16,6 @@ import os
 import platform
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.util import find_spec
 from typing import Final
 
 from tensorlang import devices, hardware
@@ -25,12 +24,9 @@ from tensorlang.errors import TargetError
 KINDS: Final = ("llvm", "opencl", "cuda")
 THREADS_VARIABLE: Final = "TENSORLANG_THREADS"
 
-# kind -> (the package that drives it, how to get what it needs)
-_NEEDS: Final = {
-    "cuda": ("pycuda", "pip install 'tensorlang[cuda]' and an NVIDIA GPU's driver"),
-}
 # architecture -> bytes of shared memory that one block may have
 ARCHITECTURES: Final = {"sm_80": 163 << 10, "sm_90a": 227 << 10, "sm_100": 227 << 10}
+USUAL_ARCHITECTURE: Final = "sm_90a"
 # what a thread of a GPU moves at once, and the registers that it may have
 _GPU: Final = {
     "vector_bits": 128,
@@ -110,6 +106,8 @@ class Target:
         return replace(self, threads=_positive(threads, "threads"))
 
     def __str__(self) -> str:
+        if self.index < 0:
+            return f"{self.name} ({self.device})"
         return f"{self.name} ({self.device}, {self.threads} threads)"
 
 
@@ -137,19 +135,24 @@ def get(spec: str | Target | None = None) -> Target:
     raise TargetError(missing(kind, str(spec)))
 
 
+def to_compile(spec: str | Target | None) -> Target:
+    """As `get`; for a GPU that is not here, the architecture that is compiled for.
+
+    Raises:
+        TargetError: nothing has this name.
+    """
+    absent = spec == "cuda" and missing("cuda")
+    return _architecture(USUAL_ARCHITECTURE) if absent else get(spec)
+
+
 def missing(kind: str, spec: str = "") -> str:
     """Why a kind of target cannot be used here, and how to get it, in a sentence."""
     if kind == "opencl":
         return f"target {spec or kind!r} is not present: {devices.problem()}"
-    package, remedy = _NEEDS[kind]
-    if find_spec(package) is None:
-        return (
-            f"target {spec or kind!r} is not present: {package} is not installed; "
-            f"it needs {remedy}"
-        )
+    architectures = ", ".join(f"cuda:{arch}" for arch in ARCHITECTURES)
     return (
-        f"target {spec or kind!r} is not present: this version of tensorlang builds "
-        f"for 'llvm' and 'opencl'; use one of these"
+        f"target {spec or kind!r} is not present: this version of tensorlang compiles "
+        f"for {architectures}, but does not run there yet; use 'llvm' or 'opencl'"
     )
 
 

@@ -65,4 +65,4 @@ def _default(op: Operator, workload: Workload, target: Target) -> Chosen:
     made, knobs = building.default(op, workload, target, pins)
     rule = "the default: the schedule's own rule over shape and machine"
     why = f"{building.PIN_VARIABLE} fixes {', '.join(pins)}" if pins else rule
-    return Chosen(made, op.prefers(workload), knobs, why)
+    return Chosen(made, building.preferred(op, workload, target), knobs, why)

@@ -9,7 +9,7 @@ from functools import cached_property
 from html import escape
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.console import Console
@@ -22,7 +22,6 @@ from tensorlang.ir import show as printed
 
 if TYPE_CHECKING:
     from tensorlang.ops import Operator
-    from tensorlang.runtime import Kernel
     from tensorlang.targets import Target
     from tensorlang.workload import Workload
 
@@ -60,8 +59,8 @@ class View:
         return choosing.choose(self.op, self.workload, self.target)
 
     @cached_property
-    def kernel(self) -> Kernel:
-        """It, built."""
+    def kernel(self) -> Any:
+        """It, built: a kernel of the target's kind."""
         knobs = self.chosen.knobs.values
         return runtime.build(self.chosen.schedule, self.target, knobs=knobs)
 
@@ -77,8 +76,10 @@ def _knobs(view: View) -> str:
     return "\n".join(lines)
 
 
+_Stages = dict[str, tuple[str, str, Callable[[View], str]]]
+
 # stage -> (what it is, the language of its text, the text)
-STAGES: Final[dict[str, tuple[str, str, Callable[[View], str]]]] = {
+STAGES: Final[_Stages] = {
     "ir": (
         "the definition",
         "python",
@@ -103,6 +104,17 @@ STAGES: Final[dict[str, tuple[str, str, Callable[[View], str]]]] = {
     "source": ("the source that was compiled", "llvm", lambda v: v.kernel.source),
     "asm": ("the machine's instructions", "gas", lambda v: v.kernel.asm),
 }
+_C: Final[_Stages] = {
+    **{name: stage for name, stage in STAGES.items() if name != "asm"},
+    "source": ("the source that was compiled", "c", lambda v: v.kernel.source),
+}
+_CUDA: Final[_Stages] = {
+    **_C,
+    "ptx": ("NVIDIA's portable assembly", "gas", lambda v: v.kernel.ptx),
+    "sass": ("the GPU's instructions", "gas", lambda v: v.kernel.asm),
+}
+OF_KIND: Final = {"llvm": STAGES, "opencl": _C, "cuda": _CUDA}
+_NAMES: Final = ", ".join([*STAGES, "ptx", "sass"])
 
 
 @app.command()
@@ -114,7 +126,7 @@ def show(
     dtype: options.DType = None,
     attr: options.Attribute = None,
     stage: Annotated[
-        str, typer.Option(metavar="STAGE", help=f"One of: {', '.join(STAGES)}.")
+        str, typer.Option(metavar="STAGE", help=f"One of: {_NAMES}.")
     ] = "",
     html: Annotated[
         Path | None,
@@ -124,19 +136,21 @@ def show(
     """Show an operator at a stage between its definition and machine code.
 
     Without --stage it is the definition. The text is highlighted on a terminal, and
-    plain where it is piped.
+    plain where it is piped. CUDA is shown without a GPU, too: as for cuda:sm_90a.
     """
-    if stage and stage not in STAGES:
+    chosen = targets.to_compile(target)
+    stages = OF_KIND[chosen.kind]
+    if stage and stage not in stages:
         raise ArgumentError(
-            f"{stage!r} is no stage of an operator; the stages are {', '.join(STAGES)}"
+            f"{stage!r} is no stage of an operator for {chosen.kind}; the stages are "
+            f"{', '.join(stages)}"
         )
-    chosen = targets.get(target)
     found = options.operator(op)
     view = View(found, options.workload(found, shape, dtype, attr), chosen)
     if html is not None:
-        html.write_text(page(view, [stage] if stage else list(STAGES)), "utf-8")
+        html.write_text(page(view, [stage] if stage else list(stages)), "utf-8")
         return
-    _, lexer, text = STAGES[stage or "ir"]
+    _, lexer, text = stages[stage or "ir"]
     console.code(text(view), lexer)
 
 
@@ -144,7 +158,7 @@ def page(view: View, stages: Sequence[str]) -> str:
     """An HTML page with a section a stage."""
     sections, styles = [], []
     for stage in stages:
-        about, lexer, text = STAGES[stage]
+        about, lexer, text = OF_KIND[view.target.kind][stage]
         heading = f'<h2 id="{stage}">{stage}: {escape(about)}</h2>'
         style, code = _highlighted(text(view), lexer, stage)
         styles.append(style)

@@ -1,0 +1,176 @@
+"""CUDA's compilers, of which none needs a GPU: NVRTC, ptxas and nvdisasm.
+
+They come from PyPI (`pip install 'tensorlang[cuda-compile]'`), or from a CUDA toolkit
+at `CUDA_HOME` or on the PATH. CUDA C++ becomes PTX in this process, and PTX a cubin in
+another one, which also tells the registers, the spills and the shared memory.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+from tensorlang.errors import CodegenError, TargetError
+
+REMEDY: Final = "pip install 'tensorlang[cuda-compile]', or set CUDA_HOME to a toolkit"
+_OPTIONS: Final = ("--std=c++17", "--fmad=false", "--device-int128")
+_SECONDS: Final = 300
+_USAGE: Final = {
+    "registers": re.compile(r"Used (\d+) registers"),
+    "spill_bytes": re.compile(r"(\d+) bytes spill stores"),
+    "stack_bytes": re.compile(r"(\d+) bytes stack frame"),
+    "shared_bytes": re.compile(r"(\d+) bytes smem"),
+}
+
+
+def missing() -> str:
+    """Which compilers are missing, as a clause; empty where all are here."""
+    lacking = [name for name in ("ptxas", "nvdisasm") if _tool(name) is None]
+    if _library() is None:
+        lacking.insert(0, "NVRTC")
+    return f"{', '.join(lacking)} not found; {REMEDY}" if lacking else ""
+
+
+@cache
+def versions() -> str:
+    """The versions of NVRTC and ptxas."""
+    nvrtc = _nvrtc()
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    nvrtc.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
+    ptxas = _run(["ptxas", "--version"]).splitlines()[-1]
+    return f"nvrtc {major.value}.{minor.value}, ptxas {ptxas}"
+
+
+def ptx_of(source: str, arch: str) -> str:
+    """The PTX of CUDA C++, for an architecture such as `sm_90a`; no contraction.
+
+    Raises:
+        CodegenError: NVRTC refuses the source; the message has its own words.
+        TargetError: NVRTC is not here.
+    """
+    nvrtc = _nvrtc()
+    program = ctypes.c_void_p()
+    given = (source.encode(), b"kernel.cu", 0, None, None)
+    _checked(nvrtc, nvrtc.nvrtcCreateProgram(ctypes.byref(program), *given))
+    options = [*_OPTIONS, f"--gpu-architecture={arch.replace('sm_', 'compute_')}"]
+    array = (ctypes.c_char_p * len(options))(*(o.encode() for o in options))
+    try:
+        if nvrtc.nvrtcCompileProgram(program, len(options), array):
+            said = _text(nvrtc, "ProgramLog", program)
+            raise CodegenError(f"NVRTC refuses the generated text: {said}")
+        return _text(nvrtc, "PTX", program)
+    finally:
+        nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def cubin_of(ptx: str, arch: str) -> tuple[bytes, dict[str, int]]:
+    """Machine code of PTX, and the most that any of its kernels uses.
+
+    The resources are registers of a thread, bytes of its spills and stack, and bytes of
+    a block's shared memory.
+
+    Raises:
+        CodegenError: ptxas refuses the text.
+        TargetError: ptxas is not here.
+    """
+    with tempfile.TemporaryDirectory(prefix="tensorlang-") as folder:
+        source, target = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
+        source.write_text(ptx, "utf-8")
+        said = _run(["ptxas", "-v", f"-arch={arch}", "-o", str(target), str(source)])
+        found = {
+            name: max(map(int, pattern.findall(said)), default=0)
+            for name, pattern in _USAGE.items()
+        }
+        return target.read_bytes(), found
+
+
+def sass_of(cubin: bytes) -> str:
+    """The instructions of machine code, for people to read.
+
+    Raises:
+        TargetError: nvdisasm is not here.
+    """
+    with tempfile.TemporaryDirectory(prefix="tensorlang-") as folder:
+        path = Path(folder, "kernel.cubin")
+        path.write_bytes(cubin)
+        return _run(["nvdisasm", "-c", str(path)])
+
+
+def _run(command: Sequence[str]) -> str:
+    name, *rest = command
+    tool = _tool(name)
+    if tool is None:
+        raise TargetError(f"{name} is not found: {REMEDY}")
+    done = subprocess.run(  # noqa: S603 - our own arguments, no shell
+        [tool, *rest], capture_output=True, text=True, timeout=_SECONDS, check=False
+    )
+    if done.returncode:
+        raise CodegenError(f"{name} refuses the generated text: {done.stderr}")
+    return done.stdout + done.stderr
+
+
+def _text(nvrtc: Any, what: str, program: ctypes.c_void_p) -> str:
+    size = ctypes.c_size_t()
+    getattr(nvrtc, f"nvrtcGet{what}Size")(program, ctypes.byref(size))
+    room = ctypes.create_string_buffer(size.value)
+    getattr(nvrtc, f"nvrtcGet{what}")(program, room)
+    return room.value.decode()
+
+
+def _checked(nvrtc: Any, code: int) -> None:
+    if code:
+        nvrtc.nvrtcGetErrorString.restype = ctypes.c_char_p
+        raise CodegenError(f"NVRTC: {nvrtc.nvrtcGetErrorString(code).decode()}")
+
+
+@cache
+def _nvrtc() -> Any:
+    path = _library()
+    if path is None:
+        raise TargetError(f"NVRTC is not found: {REMEDY}")
+    return ctypes.CDLL(str(path))
+
+
+@cache
+def _library() -> Path | None:
+    for folder in _folders():
+        for part in ("lib", "lib64", "bin"):
+            found = sorted((folder / part).glob("*nvrtc.so.*")) or sorted(
+                (folder / part).glob("nvrtc64_*.dll")
+            )
+            if found:
+                return found[-1]
+    return None
+
+
+@cache
+def _tool(name: str) -> str | None:
+    for folder in _folders():
+        found = shutil.which(name, path=str(folder / "bin"))
+        if found:
+            return found
+    return shutil.which(name)
+
+
+@cache
+def _folders() -> tuple[Path, ...]:
+    """Where toolkits may lie: the asked-for one, then those from PyPI."""
+    return tuple(_places())
+
+
+def _places() -> Iterator[Path]:
+    if asked := os.environ.get("CUDA_HOME"):
+        yield Path(asked)
+    spec = find_spec("nvidia")
+    for root in (spec.submodule_search_locations or ()) if spec else ():
+        yield from sorted(Path(root).iterdir(), reverse=True)
+    yield Path("/usr/local/cuda")
