@@ -1,40 +1,17 @@
-"""Winograd's convolution as loops, by blocks of rows of tiles.
-
-A tile is m by m results. For each block, whose intermediates a cache holds:
-
-    lines[c, q]             its part of the padded image, all lines in one row
-    turned[q, c]            the same, channels last: lanes of all that follows
-    image[p, t, c]          B^T d B of each tile t, at (m + 2)^2 points p
-    sums[p, t, o]           the sum over c of image[p, t, c] * weight[p, c, o]
-    tiles[q, o]             A^T sums A of each tile, where its results belong
-    turned_back[o, q]       channels first again
-    y                       of that what lies in the image; bias, activation
-
-Channels and outputs stand in groups of vectors, the last one filled up with zeros.
-"""
+"""Winograd's convolutions, by weights as they are or transformed; see the stages."""
 
 from __future__ import annotations
 
-from functools import reduce
-from operator import and_
 from typing import TYPE_CHECKING, Any
 
-from tensorlang.ir import as_expr, f32, reduce_axis, select
-from tensorlang.ir import sum as total
-from tensorlang.ir.frontend import Tensor
-from tensorlang.ir.nodes import Buffer, binary
-from tensorlang.ops.nn.epilogues import activated
-from tensorlang.ops.nn.images import numbers, staged
-from tensorlang.ops.nn.spreading import extents, spread
-from tensorlang.ops.nn.winograd_blocks import LANES, STRIP, Blocks, blocks
+from tensorlang.ops.nn import winograd_stages as stages
+from tensorlang.ops.nn.images import numbers
+from tensorlang.ops.nn.winograd_blocks import Blocks, blocks
 from tensorlang.ops.nn.winograd_matrices import TRANSFORMS
-from tensorlang.ops.nn.winograd_products import both
 from tensorlang.ops.nn.winograd_weights import weights
 
 if TYPE_CHECKING:
-    from tensorlang.ir.nodes import Expr
-
-Indices = tuple[Any, ...]
+    from tensorlang.ir.frontend import Tensor
 
 
 def f23(
@@ -106,192 +83,6 @@ def convolved(
         cut: How images are cut.
         activation: The activation's name.
     """
-    image = _image(_turned(_lines(x, cut, weight)), cut)
-    tiles = _tiles(_sums(image, weight, cut), cut)
-    return _results(_turned_back(tiles), b, cut, activation)
-
-
-# ---------------------------------------------------------------------- image
-
-
-def _lines(x: Tensor, cut: Blocks, weight: Tensor) -> Tensor:
-    """The lines of the padded image that a block needs, in one row, by groups.
-
-    Weights come first: all that follows is one nest.
-    """
-    length = cut.height * cut.pitch
-
-    def element(at: Indices) -> Expr:
-        n, g, group, c, line, column = at
-        channel, inside = group * LANES + c, as_expr(True)
-        if cut.inputs % LANES:
-            inside = channel < cut.inputs
-            channel = binary("min", channel, as_expr(cut.inputs - 1))
-        row = g * cut.lines + line - cut.low[0]
-        at_column = column - cut.low[1]
-        for place, size in ((row, cut.size[0]), (at_column, cut.size[1])):
-            inside = inside & (place >= 0) & (place < size)
-        value = x[
-            n, channel, _within(row, cut.size[0]), _within(at_column, cut.size[1])
-        ]
-        return select(inside, value, as_expr(0.0, f32))
-
-    groups = -(-cut.inputs // LANES)
-    shape = (x.shape[0], *extents(cut.count, groups, LANES, length))
-    made = Buffer("lines", f32, shape)
-    sizes = (
-        x.shape[0],
-        *extents(cut.count, groups, LANES, cut.height, cut.pitch),
-    )
-
-    def body(at: Indices) -> list[tuple[Indices, Expr]]:
-        *outer, line, column = at
-        return [((*outer, line * cut.pitch + column), element(at))]
-
-    return spread(made, ("b", "g", "cg", "c", "i", "j"), sizes, body, weight, x)
-
-
-def _within(place: Expr, size: int) -> Expr:
-    return binary("max", binary("min", place, as_expr(size - 1)), as_expr(0))
-
-
-def _turned(lines: Tensor) -> Tensor:
-    """The lines with their channels last."""
-    n, g, groups, lanes, length = lines.shape
-    made: Tensor = staged(
-        (n, g, groups, length, lanes),
-        ("b", "g", "cg", "q", "c"),
-        lambda at: lines[(*at[:3], at[4], at[3])],
-        "turned",
-    )
-    return made
-
-
-def _image(turned: Tensor, cut: Blocks) -> Tensor:
-    """B^T d B of every tile: `[n, block, point, group, tile, channel]`."""
-    n, g, groups, _, lanes = turned.shape
-    transforms, m = cut.transforms, cut.transforms.outputs
-    points = transforms.points
-    shape = (n, g, as_expr(points**2), groups, as_expr(cut.tiles | 1), lanes)
-    made = Buffer("image", f32, shape)
-
-    def body(at: Indices) -> list[tuple[Indices, Expr]]:
-        image, block, group, i, j, c = at
-        grid = [
-            [
-                turned[image, block, group, (i * m + y) * cut.pitch + (j * m + x), c]
-                for x in range(points)
-            ]
-            for y in range(points)
-        ]
-        tile = i * cut.across + j
-        return [
-            ((image, block, p, group, tile, c), value)
-            for p, value in enumerate(both(transforms.image, grid))
-        ]
-
-    sizes = (n, g, groups, *extents(cut.rows, cut.across), lanes)
-    return spread(made, ("b", "g", "cg", "i", "j", "c"), sizes, body, turned)
-
-
-def _sums(image: Tensor, weight: Tensor, cut: Blocks) -> Tensor:
-    """The products of every point: `[n, block, strip, point, tile, output]`."""
-    n, g, points, groups, _, lanes = image.shape
-    tiles = as_expr(cut.tiles)
-    strips, _, _, strip = weight.shape
-    group, lane = reduce_axis(groups, "cg"), reduce_axis(lanes, "c")
-
-    def element(at: Indices) -> Any:
-        n, g, s, p, t, o = at
-        value = image[n, g, p, group.var, t, lane.var]
-        return total(
-            value * weight[s, p, group.var * LANES + lane.var, o], (group, lane)
-        )
-
-    made: Tensor = staged(
-        (n, g, strips, points, tiles, strip),
-        ("b", "g", "s", "p", "t", "o"),
-        element,
-        "sums",
-    )
-    return made
-
-
-# -------------------------------------------------------------------- results
-
-
-def _tiles(sums: Tensor, cut: Blocks) -> Tensor:
-    """A^T s A of every tile: `[n, block, strip, half, pixel, output]`."""
-    n, g, strips, _, _, _ = sums.shape
-    transforms, m = cut.transforms, cut.transforms.outputs
-    points, halves = transforms.points, STRIP // LANES
-    pixels = cut.lines * cut.line
-    made = Buffer("tiles", f32, (n, g, strips, *extents(halves, pixels, LANES)))
-
-    def body(at: Indices) -> list[tuple[Indices, Expr]]:
-        image, block, s, half, i, j, o = at
-        tile = i * cut.across + j
-        grid = [
-            [
-                sums[image, block, s, y * points + x, tile, half * LANES + o]
-                for x in range(points)
-            ]
-            for y in range(points)
-        ]
-        stores = []
-        for at_result, value in enumerate(both(transforms.result, grid)):
-            y, x = divmod(at_result, m)
-            pixel = (i * m + y) * cut.line + (j * m + x)
-            stores.append(((image, block, s, half, pixel, o), value))
-        return stores
-
-    sizes = (n, g, strips, *extents(halves, cut.rows, cut.across, LANES))
-    return spread(made, ("b", "g", "s", "h", "i", "j", "o"), sizes, body, sums)
-
-
-def _turned_back(tiles: Tensor) -> Tensor:
-    """The tiles with their outputs first."""
-    n, g, strips, halves, pixels, lanes = tiles.shape
-    made: Tensor = staged(
-        (n, g, strips, halves, lanes, pixels),
-        ("b", "g", "s", "h", "o", "q"),
-        lambda at: tiles[(*at[:4], at[5], at[4])],
-        "turned_back",
-    )
-    return made
-
-
-def _results(
-    turned: Tensor, b: Tensor | None, cut: Blocks, activation: str | None
-) -> Tensor:
-    """What of the blocks lies in the image, with bias and activation."""
-    n, g, strips, _, _, _ = turned.shape
-    y = Buffer("y", f32, (n, *extents(cut.outputs, *cut.results)))
-    names = ("b", "g", "s", "h", "o", "i", "j")
-    sizes = (
-        n,
-        g,
-        strips,
-        *extents(STRIP // LANES, LANES, cut.lines, cut.results[1]),
-    )
-
-    def guard(at: Indices) -> Expr | None:
-        _, block, s, half, o, i, _ = at
-        conditions: list[Expr] = []
-        if cut.outputs % STRIP:
-            conditions.append(s * STRIP + half * LANES + o < cut.outputs)
-        if cut.results[0] % cut.lines:
-            conditions.append(block * cut.lines + i < cut.results[0])
-        return reduce(and_, conditions) if conditions else None
-
-    def body(at: Indices) -> list[tuple[Indices, Expr]]:
-        image, block, s, half, o, i, j = at
-        output = s * STRIP + half * LANES + o
-        value: Expr = turned[image, block, s, half, o, i * cut.line + j]
-        if b is not None:
-            value = value + b[output]
-        value = activated(value, activation or "none")
-        return [((image, output, block * cut.lines + i, j), value)]
-
-    inputs = (turned,) if b is None else (turned, b)
-    return spread(y, names, sizes, body, *inputs, guard=guard)
+    image = stages.image(stages.turned(stages.lines(x, cut, weight)), cut)
+    tiles = stages.tiles(stages.sums(image, weight, cut), cut)
+    return stages.results(stages.turned_back(tiles), b, cut, activation)

@@ -57,7 +57,8 @@ class PackedWindows:
         back = np.linalg.pinv(np.array(t.weight))
         windows = np.einsum("yp,spqco,xq->socyx", back, grid, back)
         whole = windows.reshape(strips * STRIP, depth, WINDOW, WINDOW)
-        return whole[:outputs, :inputs].astype(self.dtype)
+        plain: NDArray[Any] = whole[:outputs, :inputs].astype(self.dtype)
+        return plain
 
 
 def pack(w: Any, tolerance: float | None) -> PackedWindows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from math import erf
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from tensorlang import targets
-from tensorlang.ir import Const, compute, f32, function, run
+from tensorlang.ir import Const, compute, f32, function, run, show
 from tensorlang.ops import nn
 from tensorlang.ops.building import schedule
 from tensorlang.ops.nn import winograd
@@ -40,9 +41,10 @@ def workload(x, w, padding=1, *others, **given):
 
 
 @cache
-def kernel(of, algorithm):
+def kernel(of, algorithm, bits=0):
     target = targets.get("llvm")
-    return build(schedule(nn.conv2d, of, target, algorithm, Knobs()), target)
+    made = replace(target, vector_bits=bits, vector_registers=16) if bits else target
+    return build(schedule(nn.conv2d, of, made, algorithm, Knobs()), target)
 
 
 def exact(x, w, padding=1):
@@ -107,6 +109,15 @@ def test_results_are_within_the_tolerance(case):
             sums += b[:, None, None]
         wanted = ACTIVATED[activation](sums)
         assert batch == 0 or error(y, wanted) < TRANSFORMS[m].tolerance / 4
+
+
+def test_machines_of_shorter_vectors_have_tiles_of_their_own():
+    x, w = images(1, 16, 7, 9), images(32, 16, 3, 3, seed=1)
+    y = np.empty((1, 32, 7, 9), np.float32)
+    made = kernel(workload(x, w), "winograd23", bits=256)
+    made.launch(x, w, y)
+    assert error(y, exact(x, w)) < F2.tolerance / 4
+    assert "vectorized(16)" not in show(made.ir)
 
 
 @pytest.mark.parametrize("m", TRANSFORMS)
