@@ -55,9 +55,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("table", nargs="?", default=ALL, choices=tables)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--only", default="", help="works whose name holds this")
-    parser.add_argument(
-        "--budget", type=float, default=30.0, help="seconds to tune a shape for"
-    )
+    parser.add_argument("--budget", type=float, help="seconds to tune a shape for")
     parser.add_argument("--counts", default="", help="of threads, such as 1,2")
     parser.add_argument("--threads", type=int, help="measure here, print JSON")
     parser.add_argument("--out", type=Path, default=_RESULTS)
@@ -120,7 +118,9 @@ def _in_process(threads: int, given: argparse.Namespace) -> dict[str, Any]:
     counted = dict.fromkeys(_COUNTED, str(threads))
     environment = os.environ | _QUIET | counted
     options = ["--threads", str(threads), "--rounds", str(given.rounds)]
-    options += ["--only", given.only, "--budget", str(given.budget)]
+    options += ["--only", given.only]
+    if given.budget is not None:
+        options += ["--budget", str(given.budget)]
     options += ["--out", str(given.out)]
     command = [sys.executable, "-m", "benchmarks", given.table, *options]
     done = subprocess.run(  # noqa: S603 - this module

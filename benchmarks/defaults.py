@@ -28,6 +28,7 @@ from tensorlang.workload import Workload
 
 MEAN_FLOOR: Final = 0.8
 FLOOR: Final = 0.6
+BUDGET: Final = 30.0  # seconds to tune a shape for
 HEAD: Final = f"""\
 Defaults of untuned shapes
 

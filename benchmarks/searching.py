@@ -34,13 +34,14 @@ _FOUND: Final = "found"
 
 
 def rows(
-    rounds: int, only: str, earlier: Mapping[str, Any]
+    rounds: int, only: str, budget: float, earlier: Mapping[str, Any]
 ) -> Iterator[dict[str, Any]]:
     """One row: the search's best over time, and its end against the best known.
 
     Args:
         rounds: How often each side is timed.
         only: Works whose title holds this.
+        budget: Seconds of searching.
         earlier: Rows of `defaults` by their title.
     """
     if only not in WORK:
@@ -56,9 +57,9 @@ def rows(
     if WORK in earlier:
         row = earlier[WORK]
         known.append(Candidate(row["algorithm"], dict(row["knobs"])))
-    curve, best = _searched(op, BUDGET)
+    curve, best = _searched(op, budget)
     yield (
-        {"work": WORK, "budget": BUDGET, "curve": curve}
+        {"work": WORK, "budget": budget, "curve": curve}
         | {"floating": 2 * 1024**3, "knobs": dict(best.knobs)}
         | _compared(op, workload, best, known, rounds)
     )

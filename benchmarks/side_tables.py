@@ -19,15 +19,17 @@ PAGES: Final[dict[str, tuple[str, Page]]] = {
 
 
 def measured(  # noqa: PLR0917 - what the command line says
-    table: str, rounds: int, only: str, budget: float, folder: Path, threads: int
+    table: str, rounds: int, only: str, budget: float | None, folder: Path, threads: int
 ) -> list[dict[str, Any]]:
     """The rows of a table for one thread count, measured in this process."""
     if table == "batches":
         return list(batches.rows(rounds, only))
     earlier = {row["work"]: row for row in _held(folder, "defaults", threads)}
     if table == "searching":
-        return list(searching.rows(rounds, only, earlier))
-    return list(defaults.rows(rounds, only, budget, earlier))
+        seconds = searching.BUDGET if budget is None else budget
+        return list(searching.rows(rounds, only, seconds, earlier))
+    seconds = defaults.BUDGET if budget is None else budget
+    return list(defaults.rows(rounds, only, seconds, earlier))
 
 
 def merged(
