@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING, Any
 
 from tensorlang.ir import as_expr, boolean, compute, i64, select
@@ -23,13 +25,12 @@ def pad(x: Tensor, *, padding: Sequence[int], value: Expr) -> Tensor:
     around = value.not_equal(0.0) if truths else stored(value, x.dtype)
 
     def element(*i: Any) -> Expr:
-        read = x[tuple(n - before for n, before in zip(i, low, strict=True))]
-        inside = as_expr(True)
+        read = x[tuple(n - a if a else n for n, a in zip(i, low, strict=True))]
+        limits = []
         for n, extent, a, b in zip(read.indices, x.shape, low, high, strict=True):
-            if a or b:
-                inside = inside & (n >= 0) & (n < extent)
-        there = Load(read.buffer, read.indices, inside)
-        return select(inside, there, around)
+            limits += [n >= 0] * bool(a) + [n < extent] * bool(b)
+        inside = reduce(and_, limits)
+        return select(inside, Load(read.buffer, read.indices, inside), around)
 
     made: Tensor = compute(outer, element if any(padding) else _same(x), "y")
     return made
