@@ -66,11 +66,13 @@ class Space:
     _domains: dict[str, dict[str, Domain]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.algorithms = tuple(
+        first = self.op.prefers(self.workload)
+        served = [
             name
             for name, algorithm in self.op.algorithms.items()
             if algorithm.serves(self.workload)
-        )
+        ]
+        self.algorithms = tuple(sorted(served, key=lambda name: name != first))
 
     def default(self) -> Point:
         """What is used where nothing was tuned."""

@@ -14,6 +14,7 @@ from tensorlang.ops.nn.winograd_matrices import F2, F4, Transforms
 from tensorlang.runtime import build
 from tensorlang.scheduling import Knobs
 from tensorlang.tuner.gate import Gate, Wrong
+from tensorlang.tuner.space import Space
 
 FREE = 1e-3
 
@@ -84,3 +85,13 @@ def test_the_tuners_gate_judges_by_what_is_declared(monkeypatch):
     monkeypatch.setitem(winograd_blocks.TRANSFORMS, 4, wrong)
     with pytest.raises(Wrong):
         gate.check(kernel(of, "winograd43"), gate.full)
+
+
+def test_tuning_starts_from_what_runs_untuned():
+    of = nn.conv2d.workload((1, 64, 28, 28), (64, 64, 3, 3), padding=1, tolerance=FREE)
+    space = Space(nn.conv2d, of, targets.get("llvm"))
+    assert space.algorithms[0] == nn.conv2d.prefers(of) == "winograd43"
+    assert set(space.algorithms) == {"direct", "flat", "winograd23", "winograd43"}
+    tight = nn.conv2d.workload((1, 64, 28, 28), (64, 64, 3, 3), padding=1)
+    plain = Space(nn.conv2d, tight, targets.get("llvm"))
+    assert plain.algorithms == ("flat", "direct")
