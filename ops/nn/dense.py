@@ -316,8 +316,16 @@ def _grad_plan(
 
 
 def _grad_names(workload: Workload) -> Names:
-    del workload
-    return (("m", None), ("m", None), (None, None))
+    """Rows are symbolic, unless there is one: then no product is summed."""
+    rows = "m" if workload.shapes[0][0] != 1 else None
+    return ((rows, None), (rows, None), (None, None))
+
+
+def _grad_variants(workload: Workload) -> tuple[Workload, ...]:
+    """One row, or many: the other kernel."""
+    dy, x, w = workload.shapes
+    rows = _MANY if dy[0] == 1 else 1
+    return (workload.with_shapes((rows, *dy[1:]), (rows, *x[1:]), w),)
 
 
 @tensor_operator(
@@ -328,6 +336,7 @@ def _grad_names(workload: Workload) -> Names:
     shapes=((1024, 1024), (1024, 1024), (1024, 1024)),
     attributes={"layout": "oi"},
     scheduled_as="",
+    variants=_grad_variants,
 )
 def dense_grad(
     dy: Any, x: Any, w: Any, *, layout: str = "oi", target: Any = None, out: Any = None
