@@ -107,10 +107,10 @@ def _alone(
     for name in copies & set(names):
         _copied(s, name, lanes)
     loops = s.loops("products")
-    output, taps, folded = loops[rank], loops[:rank], loops[rank + 1 :]
+    output = loops[rank]
     length = extent(s, output) or 1
     whole = length // lanes * lanes
-    s.reorder(output, *taps, *folded)
+    s.reorder(output, *loops[:rank], *loops[rank + 1 :])
     parts = cut_at(s, "products", output, whole) if 0 < whole < length else ["products"]
     for part in parts:
         output, *inner = s.loops(part)
@@ -189,8 +189,8 @@ def _tile(s: Schedule, tile: _Tile, at: str, lanes: int) -> None:
     batch, *spatial = folded
     apart = prod(extents(s, spatial)) >= _MANY_PIXELS
     taps = [batch, *taps] if apart else taps
-    folded = spatial if apart else folded
-    s.reorder(*taps, *folded, *columns, *rows, vector, lane)
+    pixels = spatial if apart else [batch, *spatial]
+    s.reorder(*taps, *pixels, *columns, *rows, vector, lane)
     around = taps[-1] if taps else at
     write, _ = s.cache_write(
         "products", "products", "register", at=around, accumulate=apart

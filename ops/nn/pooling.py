@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -25,6 +26,7 @@ from tensorlang.ops.tensors import (
     TensorOperator,
     call,
     of_one_type,
+    tensor_algorithm,
     tensor_operator,
 )
 
@@ -38,6 +40,8 @@ _IMAGES: Final[dict[int, tuple[int, ...]]] = {
     2: (112, 112),
     3: (32, 32, 32),
 }
+_MOST_WOVEN: Final = 8  # steps of windows whose pixels become one store
+_MOST_TAPS: Final = 64  # elements that are written out
 _MEAN: Final = {"count_include_pad": True, "divisor": None}
 
 
@@ -71,7 +75,25 @@ def _operator(
         attributes=kernel | size | results | (_MEAN if mean else {}) | attributes,
         aliases=(id.removeprefix("nn."),),
         scheduled_as="pool",
+        prefers=_prefers if name == "max" and grad else None,
     )
+
+
+def _woven(workload: Workload) -> bool:
+    """Whether channels come first, and pixels a step apart are vectors."""
+    given: dict[str, Any] = dict(workload.named)
+    kernel, stride = given["kernel"], given["stride"]
+    if given["layout"][1] != "C" or not kernel or stride[-1] > _MOST_WOVEN:
+        return False
+    reach = ((k - 1) * d + 1 for k, d in zip(kernel, given["dilation"], strict=True))
+    around = math.prod(-(-far // s) for far, s in zip(reach, stride, strict=True))
+    few = around <= _MOST_TAPS and math.prod(kernel) <= _MOST_TAPS
+    several = given["results"][-1] > 1 and workload.shapes[1][-1] > stride[-1]
+    return bool(few and several)
+
+
+def _prefers(workload: Workload) -> str:
+    return "woven" if _woven(workload) else "direct"
 
 
 def _plan(
@@ -288,6 +310,7 @@ def _max_grad(rank: int) -> TensorOperator:
         return call(made, (dy, x), given, (), target, out)
 
     made = max_pool_grad
+    tensor_algorithm(made, "woven", f"{_HERE}:max_pool_grad_woven", _woven)
     return made
 
 

@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from tensorlang.ir import as_expr, reduce_axis, reduction, select
+from tensorlang.ir import min as least
 from tensorlang.ir import sum as total
-from tensorlang.ir.dtypes import i64
+from tensorlang.ir.dtypes import i32, i64
 from tensorlang.ir.nodes import Const, Reducer, Select, Var, binary
 from tensorlang.ops.assembling import stored, wide
 from tensorlang.ops.nn.images import Layout, numbers, padded, staged
-from tensorlang.ops.nn.sliding import Slide, slides
+from tensorlang.ops.nn.sliding import Slide, Steps, slides
 
 if TYPE_CHECKING:
     from tensorlang.ir.dtypes import DType
@@ -70,6 +71,72 @@ def max_pool_grad(
         for n, (s, window, p) in enumerate(zip(slid, near, pixel, strict=True)):
             there = there & s.hits(window, _digit(place[where], sizes, n), p)
         return total(_where(there, wide(dy[where])), around)
+
+    sums = _over(frame, x, _extents(frame, x), element, "dx")
+    return _narrowed(sums, frame, dy.dtype)
+
+
+def max_pool_grad_woven(
+    dy: Tensor, x: Tensor, *, layout: str, results: tuple[int, ...], **how: Any
+) -> Tensor:
+    """As `max_pool_grad`, of channels that come first and windows at a fixed step.
+
+    Pixels a step apart have the same elements of the windows around them, so that they
+    are vectors; `dy` and the places of maxima get a frame of windows that are none.
+    """
+    frame = Layout(layout)
+    slid = slides(_extents(frame, x), results, **how)
+    steps = [s for s in slid if isinstance(s, Steps)]
+    image = _reached(x, frame, slid, -math.inf)
+    sizes = [s.kernel for s in steps]
+    taps, around = _axes(sizes), _axes([s.around for s in steps])
+
+    most = 2 * math.prod(sizes)  # more than any element's number
+
+    def seen(at: Indices) -> Expr:
+        return wide(image[_element(frame, slid, at, taps)])
+
+    def largest(at: Indices) -> Any:
+        value = seen(at)
+        return reduction(_largest(value.dtype), value, taps)
+
+    top = _over(frame, x, results, largest, "largest")
+
+    def ranked(at: Indices) -> Any:
+        value, best = seen(at), top[at]
+        number = _ranked(slid, frame.parts(at)[2], taps, i32)
+        lost = best.not_equal(best)
+        found = select(lost, value.not_equal(value), value.equal(best))
+        rank = select(lost, as_expr(most).cast(i32) - number, number)
+        return least(select(found, rank, as_expr(2 * most).cast(i32)), taps)
+
+    ranks = _over(frame, x, results, ranked, "ranks")
+
+    def first(at: Indices) -> Expr:
+        lost = top[at].not_equal(top[at])  # of NaNs, the last one
+        return select(lost, as_expr(most).cast(i32) - ranks[at], ranks[at])
+
+    place = _over(frame, x, results, first, "place")
+    low = [max(s.around - 1 - s.low // s.stride, 0) for s in steps]
+    extents = [
+        (s.extent - 1) // s.stride + (s.stride - 1 + s.low) // s.stride + 1 + before
+        for s, before in zip(steps, low, strict=True)
+    ]
+    near = padded(place, frame, low, extents, value=-1, name="near")
+    given = padded(dy, frame, low, extents, name="given")
+
+    def element(at: Indices) -> Any:
+        batch, _, pixel = frame.parts(at)
+        windows, number, there = [], as_expr(0), as_expr(True)
+        for s, p, back, before in zip(steps, pixel, around, low, strict=True):
+            phase = p % s.stride + s.low
+            windows.append(p // s.stride + phase // s.stride + before - back.var)
+            off = phase % s.stride + back.var * s.stride
+            there = there & (off % s.dilation).equal(0) & (off // s.dilation < s.kernel)
+            number = number * s.kernel + off // s.dilation
+        where = (*batch, *windows)
+        hit = there & near[where].equal(number.cast(i32))
+        return total(_where(hit, wide(given[where])), around)
 
     sums = _over(frame, x, _extents(frame, x), element, "dx")
     return _narrowed(sums, frame, dy.dtype)
@@ -209,7 +276,10 @@ def _number(taps: Sequence[ReduceAxis]) -> Expr:
 
 
 def _ranked(
-    slid: Sequence[Slide], windows: Sequence[Expr], taps: Sequence[ReduceAxis]
+    slid: Sequence[Slide],
+    windows: Sequence[Expr],
+    taps: Sequence[ReduceAxis],
+    dtype: DType = i64,
 ) -> Expr:
     """The number of a window's element; of padding a larger one than any pixel's.
 
@@ -221,8 +291,9 @@ def _ranked(
         if s.low:
             real = real & (s.place(window, tap.var) >= s.low)
     if not any(s.low for s in slid):
-        return number
-    return select(real, number, number + math.prod(s.kernel for s in slid))
+        return number.cast(dtype)
+    more = number + math.prod(s.kernel for s in slid)
+    return select(real, number.cast(dtype), more.cast(dtype))
 
 
 def _digit(number: Expr, kernel: Sequence[int], at: int) -> Expr:

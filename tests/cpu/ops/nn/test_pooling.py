@@ -82,6 +82,45 @@ def test_long_lines():
     assert torch.allclose(got, F.avg_pool2d(x, 3, 2, 1), atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("shape", "kernel", "given"),
+    [
+        ((8, 40), 2, {}),
+        ((9, 37), 3, {"stride": 1, "padding": 1}),
+        ((9, 37), 5, {"stride": 3, "padding": 2}),
+        ((7, 5), 1, {"stride": 2}),
+    ],
+)
+def test_gradients_of_maxima_in_long_lines(shape, kernel, given):
+    for n in (0, 3):
+        check(
+            lambda v: F.max_pool2d(v, kernel, **given),
+            nn.max_pool2d,
+            nn.max_pool2d_grad,
+            images(n, 2, *shape),
+            kernel,
+            **given,
+        )
+
+
+def test_gradients_of_maxima_in_one_and_three_dimensions():
+    x, x3 = images(2, 3, 39), images(2, 3, 6, 7, 9)
+    one, three = nn.max_pool1d, nn.max_pool3d
+    check(lambda v: F.max_pool1d(v, 3, 2), one, nn.max_pool1d_grad, x, 3, stride=2)
+    check(lambda v: F.max_pool3d(v, 2), three, nn.max_pool3d_grad, x3, 2)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float64])
+def test_gradients_of_maxima_of_other_types(dtype):
+    x, dy = images(2, 3, 8, 12).astype(dtype), images(2, 3, 4, 6, seed=1).astype(dtype)
+    wide = torch.from_numpy(x.astype(np.float64)).requires_grad_()
+    y = F.max_pool2d(wide, 2)
+    (wanted,) = torch.autograd.grad(y, wide, torch.from_numpy(dy.astype(np.float64)))
+    got = nn.max_pool2d_grad(dy, x, 2)
+    assert got.dtype == dtype
+    np.testing.assert_array_equal(got.astype(np.float64), wanted.numpy())
+
+
 def test_adaptive():
     x, results = images(2, 3, 9, 11), (12, 5)
     mean, top = nn.adaptive_avg_pool2d, nn.adaptive_max_pool2d
