@@ -6,6 +6,9 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
+from tensorlang.ops.dispatch import own
 from tensorlang.ops.elementwise import dimension_names
 from tensorlang.ops.math.folding import (
     axes_of,
@@ -105,6 +108,8 @@ def _mean_front(
     target: Any = None,
     out: Any = None,
 ) -> Launch:
+    if type(x) is not np.ndarray:
+        own(x)  # whose sizes may have names
     shape = getattr(x, "shape", ())
     given = tuple(axis) if isinstance(axis, list) else axis
     axes = axes_of("math.mean_grad", given, len(shape))

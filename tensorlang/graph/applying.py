@@ -20,6 +20,7 @@ from tensorlang.graph.specs import (
     at_sizes,
     by_samples,
     names_in,
+    sample,
 )
 from tensorlang.graph.values import REPLAYING, Value, constant, make, mapped, values_in
 from tensorlang.ops import random
@@ -117,6 +118,9 @@ def _explained(  # noqa: PLR0917 - what there is to tell
 ) -> TensorlangError:
     """The operator's complaint, with where it was applied and to what."""
     met = ", ".join(str(v.spec) for v in values_in((*args, *kwargs.values())))
+    names = names_in(tuple(v.shape for v in values_in((*args, *kwargs.values()))))
+    if names:  # the operator was asked for numbers, of which it speaks
+        met += f", as if {' and '.join(sample(names))}"
     where = f"layer {layer!r} ({place})" if layer else place
     try:
         return type(problem)(f"{where}: {op.id} of {met}: {problem}")

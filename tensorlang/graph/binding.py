@@ -82,7 +82,8 @@ def bind(
         graph: A program without references.
         sizes: The sizes that have names in it.
         known: Memory of inputs, weights and other values from outside.
-        target: Where to compute.
+        target: Where to compute; or for each layer where, by the first part of its
+            path (`"loss"` is the loss's), and under `""` for the rest.
 
     Raises:
         GraphError: it has references, or reads a weight whose memory is not known.
@@ -206,7 +207,7 @@ class _Binder:
             name: at_sizes(mapped(value, self._argument), self.sizes)
             for name, value in node.kwargs.items()
         }
-        kwargs["target"] = self.target
+        kwargs["target"] = _target_of(node, self.target)
         outs = [self.at.get(value) for value in node.results]
         tensors = [out for out in outs if out is not None]
         if tensors and not node.id.startswith("random.split"):
@@ -356,6 +357,13 @@ FORMS: Final[dict[str, Callable[[_Binder, Node], None]]] = {
     "while_grad": _Binder.loop_gradient,
     "zeros": _Binder.zeros,
 }
+
+
+def _target_of(node: Node, target: Any) -> Any:
+    """Where a node computes; its gradient, where it does."""
+    if not isinstance(target, Mapping):
+        return target
+    return target.get(node.path.partition(".")[0].rstrip("'"), target.get(""))
 
 
 def _fresh(argument: Any) -> Any:

@@ -18,7 +18,7 @@ from tensorlang.graph.binding import Bound, bind
 from tensorlang.graph.loops import Storage
 from tensorlang.graph.network import Network, Pure, optimized, pure
 from tensorlang.graph.program import Graph
-from tensorlang.graph.running import checked, given_back, sizes_of
+from tensorlang.graph.running import KEPT, checked, given_back, sizes_of
 from tensorlang.graph.scopes import named, within
 from tensorlang.graph.specs import TensorSpec
 from tensorlang.graph.values import Value, Weight
@@ -159,6 +159,8 @@ def transform(network: Network, inputs: Sequence[Any], target: Target) -> Any:
     key = (threading.get_ident(), target, tuple(sorted(sizes.items())))
     context = network._contexts.get(key)  # noqa: SLF001 - which keeps them for this
     if context is None:
+        if len(network._contexts) >= KEPT:  # noqa: SLF001 - the same
+            network._contexts.clear()  # noqa: SLF001 - the same
         context = Context(network, sizes=sizes, target=target)
         network._contexts[key] = context  # noqa: SLF001 - the same
     return context.transform(*arrays)

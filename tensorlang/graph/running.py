@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from tensorlang.graph.program import Graph
 from tensorlang.graph.specs import Dim, KeySpec, Spec, TensorSpec
 from tensorlang.graph.values import Value
 from tensorlang.ops import random
+
+KEPT: Final = 64  # sizes and threads that memory is kept for
 
 
 def run(graph: Graph, arguments: Sequence[Any], target: Any = None) -> Any:
@@ -45,6 +47,8 @@ def run(graph: Graph, arguments: Sequence[Any], target: Any = None) -> Any:
     key = (threading.get_ident(), target, tuple(sorted(sizes.items())))
     bound: Bound | None = graph.bound.get(key)
     if bound is None:
+        if len(graph.bound) >= KEPT:
+            graph.bound.clear()
         bound = graph.bound[key] = bind(graph, sizes, target=target)
     for place, array in zip(bound.inputs, arrays, strict=True):
         np.copyto(place, array)

@@ -192,6 +192,11 @@ class KeySpec:
 Spec: TypeAlias = TensorSpec | KeySpec
 
 
+def sample(names: set[str]) -> list[str]:
+    """What an operator is asked for first where sizes have names, as text."""
+    return [f"{name} = {_PRIMES[3 * n]}" for n, name in enumerate(sorted(names))]
+
+
 def by_samples(
     names: set[str], ask: Callable[[dict[str, int]], tuple[Spec, ...]]
 ) -> tuple[Spec, ...]:

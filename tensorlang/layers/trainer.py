@@ -26,6 +26,11 @@ Array: TypeAlias = np.ndarray[Any, Any]
 Loss: TypeAlias = Callable[..., Any]
 
 
+def rest(target: Any) -> Any:
+    """Where what belongs to no layer is computed."""
+    return target.get("") if isinstance(target, Mapping) else target
+
+
 def mse_skipping_nan(y: Any, t: Any) -> Any:
     """The mean squared error over the truths that are no NaN."""
     known = math.equal(t, t)
@@ -66,7 +71,7 @@ class Trainer:
             loss: From its outputs and the truths to one number: a function on symbolic
                 tensors, or a name.
             optimizer: Adam where it is not said.
-            target: Where to compute.
+            target: Where to compute; `{"loss": ...}` says where the loss alone does.
 
         Raises:
             ArgumentError: there is no loss of that name.
@@ -112,7 +117,7 @@ class Trainer:
             list(context.gradients.values()),
             slots,
             self.step,
-            target=self.target,
+            target=rest(self.target),
         )
         outputs = context.outputs
         return loss, outputs[0] if len(outputs) == 1 else outputs

@@ -1,7 +1,7 @@
 """The same network in PyTorch, of the same weights, data and masks: the same losses.
 
-The rates are small: where a unit of relu stands at 0 to the last bit, the two may differ
-in whether it has a gradient, and large steps would make much of it.
+The rates are small: where a unit of relu stands at 0 to the last bit, the two may
+differ in whether it has a gradient, and large steps would make much of it.
 """
 
 import numpy as np
