@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final
 
-from benchmarks import layer_works, random_works
+from benchmarks import conv_works, layer_works, random_works
 from benchmarks.work import Work
 from tensorlang.tuner.ceilings import Ceilings, ceilings
 from tensorlang.tuner.rounds import Ratio, Timing, interleaved, paired_ratio
@@ -19,7 +19,12 @@ def measure(threads: int, rounds: int, only: str = "") -> dict[str, Any]:
     """Every work with this many threads, and the machine's limits around it."""
     limits = ceilings(threads)
     rows = []
-    for name, make in (*random_works.works(threads), *layer_works.works(threads)):
+    every = (
+        *random_works.works(threads),
+        *layer_works.works(threads),
+        *conv_works.works(threads),
+    )
+    for name, make in every:
         if only in name:
             print(f"{threads} threads: {name}", file=sys.stderr)
             rows.append({"work": name} | _row(make(), rounds))
