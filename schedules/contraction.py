@@ -35,6 +35,7 @@ from tensorlang.scheduling import Schedule
 
 _WORTH_PACKING: Final = 4  # tiles of rows that read a packed strip
 _FAR: Final = 8  # strips in a row, from which on a strip's rows are packed
+_UNEVEN: Final = 1 << 10  # bytes: rows a multiple of this apart crowd a cache
 _SMALL: Final = (4, 1)  # rows of the tiles for a rest of unknown length
 
 
@@ -127,17 +128,20 @@ def _pack(s: Schedule, stage: Stage, tile: Tile) -> None:
 
 
 def _far(stage: Stage, load: Load, tile: Tile) -> bool:
-    """Whether a strip's rows lie so far apart that caches hold them badly.
+    """Whether a strip's rows share few places of a cache, so that a copy pays.
 
-    Then a copy pays, if enough rows of the other operand read it.
+    They do where their distance divides a page evenly; and enough rows of the other
+    operand must read the copy.
     """
     found = tile_axes(stage)
     assert found is not None
     rows, length = extent_of(found[0]), load.buffer.shape[-1]
     many = rows is None or rows >= _WORTH_PACKING * tile.rows
+    if not many or load.buffer.ndim < 2 or not isinstance(length, Const):
+        return False
+    apart = int(length.value) * load.buffer.dtype.bytes
     strip = tile.vectors * tile.lanes
-    wide = isinstance(length, Const) and int(length.value) >= _FAR * strip
-    return many and wide and load.buffer.ndim > 1
+    return int(length.value) >= _FAR * strip and apart % _UNEVEN == 0
 
 
 def _by_rows(s: Schedule, copy: str, lanes: int) -> None:
