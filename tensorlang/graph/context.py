@@ -77,9 +77,12 @@ class Context:
             ArgumentError, ShapeError, DTypeError: an input does not fit.
         """
         graph = self.network.program
-        count = len(self.network.specs)
-        arrays = given_to(graph, inputs, count)
-        place(self.bound.inputs[:count], arrays, graph, self.sizes)
+        return self.run(given_to(graph, inputs, len(self.network.specs)))
+
+    def run(self, arrays: Sequence[Storage]) -> Any:
+        """The same for arrays, and words of keys, that are known to fit in type."""
+        graph = self.network.program
+        place(self.bound.inputs[: len(arrays)], arrays, graph, self.sizes)
         self.bound()
         kept = len(graph.outputs) - len(self.network.use.places)
         made = tuple(map(given_back, graph.outputs[:kept], self.bound.outputs))
@@ -163,7 +166,7 @@ def transform(network: Network, inputs: Sequence[Any], target: Target) -> Any:
             network._contexts.clear()  # noqa: SLF001 - the same
         context = Context(network, sizes=sizes, target=target)
         network._contexts[key] = context  # noqa: SLF001 - the same
-    return context.transform(*arrays)
+    return context.run(arrays)
 
 
 # ------------------------------------------------------------------- training

@@ -1,0 +1,66 @@
+"""The head of a VGG network, with the keys of its dropouts passed by hand.
+
+    python examples/vgg_head.py
+
+A key is used once. Splitting gives each dropout its own; a key that is used twice is an
+error when the graph is built, and names both lines.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tensorlang import graph
+from tensorlang.errors import KeyReuseError
+from tensorlang.graph import KeySpec, TensorSpec
+from tensorlang.layers import Dense, Flatten, Layer
+from tensorlang.ops import nn, random
+
+
+class Head(Layer):
+    """flatten, dense + relu + dropout(left), dense + relu + dropout(right), dense."""
+
+    def __init__(self, width: int = 4096, classes: int = 1000) -> None:
+        super().__init__()
+        self.flatten = Flatten()
+        self.first = Dense(width, "relu")
+        self.second = Dense(width, "relu")
+        self.last = Dense(classes)
+
+    def apply(self, x: Any, key: Any) -> Any:
+        """Images and a key to the classes' numbers."""
+        left, right = random.split(key)
+        h = nn.dropout(self.first(self.flatten(x)), 0.5, key=left)
+        h = nn.dropout(self.second(h), 0.5, key=right)
+        return self.last(h)
+
+
+class Careless(Head):
+    """The same, but for one key."""
+
+    def apply(self, x: Any, key: Any) -> Any:
+        """Images and a key to the classes' numbers."""
+        h = nn.dropout(self.first(self.flatten(x)), 0.5, key=key)
+        h = nn.dropout(self.second(h), 0.5, key=key)
+        return self.last(h)
+
+
+def main(width: int = 256, classes: int = 10) -> None:
+    """Build it, print it, run it with two keys; and build the careless one."""
+    images = TensorSpec(("batch", 32, 7, 7))
+    net = graph.Network(Head(width, classes), images, KeySpec())
+    print(net)
+    x = np.random.default_rng(0).normal(size=(4, 32, 7, 7)).astype(np.float32)
+    first, again, other = (net.transform(x, random.key(seed)) for seed in (0, 0, 1))
+    print("one key, one result:", np.array_equal(first, again))
+    print("another key, another:", not np.array_equal(first, other))
+    try:
+        graph.Network(Careless(width, classes), images, KeySpec())
+    except KeyReuseError as error:
+        print(error)
+
+
+if __name__ == "__main__":
+    main()
