@@ -5,15 +5,15 @@ Dumoulin and Visin, "A guide to convolution arithmetic for deep learning", 2016.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from tensorlang.errors import ArgumentError
+from tensorlang.ops.nn import convolution_choice as choice
 from tensorlang.ops.nn import convolution_plans as plans
 from tensorlang.ops.nn import winograd
-from tensorlang.ops.nn.windows import LAYOUTS, hashable, windows
+from tensorlang.ops.nn.windows import LAYOUTS, hashable
 from tensorlang.ops.nn.winograd_matrices import TRANSFORMS
 from tensorlang.ops.nn.winograd_packing import PackedWindows, convolve
 from tensorlang.ops.tensors import (
@@ -107,160 +107,6 @@ def _tolerated(id: str, tolerance: Any) -> None:
         )
 
 
-def _flattened(workload: Workload) -> bool:
-    """Whether the channels come first, and outputs read several of them."""
-    letters = str(workload.named["layout"])
-    own = len(workload.shapes[1]) - len(letters) + 2
-    return (
-        letters[1] == "C"
-        and len(letters) > 2
-        and own > 1
-        and math.prod(_results(workload)) > 1
-    )
-
-
-def _results(workload: Workload) -> Shape:
-    """How many windows there are along each dimension."""
-    given = workload.named
-    size, window = workload.shapes[0], workload.shapes[1]
-    rank = len(str(given["layout"])) - 2
-    slid = windows("nn.conv", window[len(window) - rank :], given)
-    return slid.outputs("nn.conv", size[len(size) - rank :])
-
-
-def _last(workload: Workload) -> bool:
-    """Whether the channels come last, behind a dimension of pixels."""
-    letters = str(workload.named["layout"])
-    return letters[-1] == "C" and len(letters) > 2
-
-
-def _depthwise(workload: Workload) -> bool:
-    """Whether the channels come first, and each output reads one."""
-    letters = str(workload.named["layout"])
-    own = len(workload.shapes[1]) - len(letters) + 2
-    return (
-        letters[1] == "C"
-        and len(letters) > 2
-        and own == 1
-        and _results(workload)[-1] > 1
-    )
-
-
-def _prefers(workload: Workload) -> str:
-    if _depthwise(workload):
-        return "depthwise"
-    if winograd.TOLERANCE in workload.named and (name := winograd.preferred(workload)):
-        return name
-    if _last(workload):
-        return "last"
-    return "flat" if _flattened(workload) else "direct"
-
-
-def _unstrided(workload: Workload) -> bool:
-    """Whether the gradient of data is a convolution over flattened images."""
-    return _returning(workload) and _channels(workload) > 1
-
-
-def _unstrided_depthwise(workload: Workload) -> bool:
-    """Whether the gradient of data is one of each channel for itself."""
-    size = workload.named.get("size") or workload.shapes[1]
-    several = _numbers(size)[-1] > 1 and workload.shapes[0][-1] > 1
-    return _returning(workload) and _channels(workload) == 1 and several
-
-
-def _channels(workload: Workload) -> int:
-    """Dimensions of weights before the window."""
-    return len(workload.shapes[-1]) - len(str(workload.named["layout"])) + 2
-
-
-def _returning(workload: Workload) -> bool:
-    """Whether windows are a pixel apart, and the padding within their reach."""
-    given = workload.named
-    letters = str(given["layout"])
-    rank = len(letters) - 2
-    w = workload.shapes[-1]
-    stride, padding = _numbers(given["stride"]), _numbers(given["padding"])
-    dilation = _numbers(given["dilation"])
-    reach = [(k - 1) * d for k, d in zip(w[len(w) - rank :], dilation, strict=True)]
-    low, high = padding[::2], padding[1::2]
-    fits = all(max(a, b) <= far for a, b, far in zip(low, high, reach, strict=True))
-    first = letters[1] == "C" and rank > 0
-    size = given.get("size") or workload.shapes[1][-rank:]
-    return first and fits and set(stride) == {1} and math.prod(_numbers(size)) > 1
-
-
-def _numbers(value: Any) -> tuple[int, ...]:
-    return tuple(value)
-
-
-def _summed(workload: Workload) -> bool:
-    """Whether channels come first, and are mixed at single pixels."""
-    given = workload.named
-    letters, window = str(given["layout"]), _numbers(given["window"])
-    plain = set(window) == {1} and not any(_numbers(given["padding"]))
-    return letters[1] == "C" and plain and not given["depthwise"]
-
-
-def _mixing(workload: Workload) -> bool:
-    """Whether the channels come first, and each output is of several of them."""
-    first = str(workload.named["layout"])[1] == "C"
-    rank = len(str(workload.named["layout"])) - 2
-    several = math.prod(workload.shapes[1][-rank:]) > 1
-    return first and rank > 0 and _channels(workload) > 1 and several
-
-
-def _or_mixed(workload: Workload) -> str:
-    if _last(workload):
-        return "last"
-    return "flat" if _mixing(workload) else "direct"
-
-
-def _outer(workload: Workload) -> bool:
-    """Whether channels are mixed, or come last, of more than single pixels."""
-    letters = str(workload.named["layout"])
-    own = bool(workload.named["depthwise"])
-    return (letters[-1] == "C" or not own) and len(letters) > 2
-
-
-def _or_summed(workload: Workload) -> str:
-    if _single(workload):
-        return "depthwise"
-    if _summed(workload):
-        return "flat"
-    return "outer" if _outer(workload) else "direct"
-
-
-def _single(workload: Workload) -> bool:
-    """Whether the channels come first, and each has weights for itself."""
-    letters = str(workload.named["layout"])
-    own = bool(workload.named["depthwise"]) and letters[1] == "C"
-    return own and workload.shapes[0][-1] > 1
-
-
-def _apart(workload: Workload) -> bool:
-    """Whether the channels come first, and a phase of the image has several pixels."""
-    given = workload.named
-    letters = str(given["layout"])
-    rank = len(letters) - 2
-    size = _numbers(given.get("size") or workload.shapes[1])[-rank:]
-    steps = zip(size, _numbers(given["stride"]), strict=False)
-    several = any(n > step for n, step in steps)
-    return letters[1] == "C" and rank > 0 and several
-
-
-def _phases(workload: Workload) -> str:
-    """By phases, which serve all strides and paddings."""
-    if _last(workload):
-        return "last"
-    return "phased" if _apart(workload) else "direct"
-
-
-def _or_direct(workload: Workload) -> str:
-    if _unstrided_depthwise(workload):
-        return "depthwise"
-    return "flat" if _unstrided(workload) else _phases(workload)
-
-
 def _convolution(rank: int) -> TensorOperator:
     @_operator(rank, "", winograd.forward, ("x", "w"))
     def conv(  # noqa: PLR0917 - in PyTorch's order
@@ -321,9 +167,9 @@ def _convolution(rank: int) -> TensorOperator:
         return call(made, arrays, given, (), target, out)
 
     made = conv
-    tensor_algorithm(made, "flat", f"{_FLAT}:conv", _flattened)
-    tensor_algorithm(made, "last", f"{_LAST}:conv", _last)
-    tensor_algorithm(made, "depthwise", f"{_HERE}:conv", _depthwise)
+    tensor_algorithm(made, "flat", f"{_FLAT}:conv", choice.flattened)
+    tensor_algorithm(made, "last", f"{_LAST}:conv", choice.channels_last)
+    tensor_algorithm(made, "depthwise", f"{_HERE}:conv", choice.depthwise)
     for m, name in winograd.NAMES.items() if rank == 2 else ():
         place, allowed = f"{_WINOGRAD}:f{m}3", TRANSFORMS[m].tolerance
         tensor_algorithm(made, name, place, winograd.serves(m), allowed)
@@ -381,8 +227,8 @@ def _transposed(rank: int) -> TensorOperator:
         return call(made, arrays, given, (), target, out)
 
     made = conv_transpose
-    tensor_algorithm(made, "phased", f"{_PHASED}:conv_transposed", _apart)
-    tensor_algorithm(made, "last", f"{_LAST}:conv_transposed", _last)
+    tensor_algorithm(made, "phased", f"{_PHASED}:conv_transposed", choice.apart)
+    tensor_algorithm(made, "last", f"{_LAST}:conv_transposed", choice.channels_last)
     return made
 
 
@@ -448,16 +294,16 @@ def _gradient(
 
     made = conv_grad
     if suffix == "_grad":
-        tensor_algorithm(made, "flat", f"{_FLAT}:conv_grad", _unstrided)
+        tensor_algorithm(made, "flat", f"{_FLAT}:conv_grad", choice.unstrided)
         place = f"{_SINGLE}:conv_grad"
-        tensor_algorithm(made, "depthwise", place, _unstrided_depthwise)
-        tensor_algorithm(made, "phased", f"{_PHASED}:conv_grad", _apart)
-        tensor_algorithm(made, "last", f"{_LAST}:conv_grad", _last)
+        tensor_algorithm(made, "depthwise", place, choice.unstrided_depthwise)
+        tensor_algorithm(made, "phased", f"{_PHASED}:conv_grad", choice.apart)
+        tensor_algorithm(made, "last", f"{_LAST}:conv_grad", choice.channels_last)
     else:
         place = f"{_FLAT}:conv_transposed_grad"
-        tensor_algorithm(made, "flat", place, _mixing)
+        tensor_algorithm(made, "flat", place, choice.mixing)
         place = f"{_LAST}:conv_transposed_grad"
-        tensor_algorithm(made, "last", place, _last)
+        tensor_algorithm(made, "last", place, choice.channels_last)
     return made
 
 
@@ -507,11 +353,11 @@ def _gradient_of_data(rank: int) -> TensorOperator:
         return call(made, (dy, w), given, (), target, out)
 
     made = conv_grad_data
-    tensor_algorithm(made, "flat", f"{_FLAT}:conv_grad_data", _unstrided)
+    tensor_algorithm(made, "flat", f"{_FLAT}:conv_grad_data", choice.unstrided)
     place = f"{_SINGLE}:conv_grad_data"
-    tensor_algorithm(made, "depthwise", place, _unstrided_depthwise)
-    tensor_algorithm(made, "phased", f"{_PHASED}:conv_grad_data", _apart)
-    tensor_algorithm(made, "last", f"{_LAST}:conv_grad_data", _last)
+    tensor_algorithm(made, "depthwise", place, choice.unstrided_depthwise)
+    tensor_algorithm(made, "phased", f"{_PHASED}:conv_grad_data", choice.apart)
+    tensor_algorithm(made, "last", f"{_LAST}:conv_grad_data", choice.channels_last)
     return made
 
 
@@ -561,20 +407,20 @@ def _gradient_of_weight(rank: int) -> TensorOperator:
         return call(made, (dy, x), given, (), target, out)
 
     made = conv_grad_weight
-    tensor_algorithm(made, "flat", f"{_FLAT}:conv_grad_weight", _summed)
-    tensor_algorithm(made, "outer", f"{_OUTER}:conv_grad_weight", _outer)
-    tensor_algorithm(made, "depthwise", f"{_SINGLE}:conv_grad_weight", _single)
+    tensor_algorithm(made, "flat", f"{_FLAT}:conv_grad_weight", choice.of_pixels)
+    tensor_algorithm(made, "outer", f"{_OUTER}:conv_grad_weight", choice.outer)
+    tensor_algorithm(made, "depthwise", f"{_SINGLE}:conv_grad_weight", choice.single)
     return made
 
 
 _PREFERS.update(
     {
-        "": _prefers,
-        "_grad": _or_direct,
-        "_grad_data": _or_direct,
-        "_transpose": _phases,
-        "_transpose_grad": _or_mixed,
-        "_grad_weight": _or_summed,
+        "": choice.forward,
+        "_grad": choice.data_gradient,
+        "_grad_data": choice.data_gradient,
+        "_transpose": choice.transposed,
+        "_transpose_grad": choice.transposed_gradient,
+        "_grad_weight": choice.weight_gradient,
     }
 )
 conv1d, conv2d, conv3d = map(_convolution, (1, 2, 3))
