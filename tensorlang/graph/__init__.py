@@ -12,28 +12,19 @@ y = program(images, weights)             # arrays: planned memory, bound kernels
 
 from tensorlang.graph.autodiff import checkpoint, gradients
 from tensorlang.graph.context import Context, TrainingContext, TrainingProgram
-from tensorlang.graph.forms import (
-    Function,
-    Ref,
-    cond,
-    function,
-    let,
-    loop,
-    read,
-    ref,
-    while_loop,
-    write,
-)
+from tensorlang.graph.forms import Function, cond, function, let, loop, while_loop
 from tensorlang.graph.fusion import fuse
 from tensorlang.graph.gradients import gradient_of
+from tensorlang.graph.leaves import Weight, constant
 from tensorlang.graph.linearity import check_keys
 from tensorlang.graph.network import Network
 from tensorlang.graph.passes import fold, inline, without_dead, without_doubles
 from tensorlang.graph.program import Graph, input, key, trace
+from tensorlang.graph.references import Ref, read, ref, write
 from tensorlang.graph.rewriting import Rewriter
 from tensorlang.graph.specs import Dim, KeySpec, TensorSpec
 from tensorlang.graph.threading import refs_of, thread
-from tensorlang.graph.values import Key, Node, Tensor, Value, Weight, constant
+from tensorlang.graph.values import Key, Node, Tensor, Value
 
 __all__ = [
     "Context",

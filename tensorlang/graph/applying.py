@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tensorlang.errors import ArgumentError, TensorlangError
+from tensorlang.graph.leaves import constant
 from tensorlang.graph.scopes import outside, path
 from tensorlang.graph.specs import (
     KeySpec,
@@ -22,7 +23,7 @@ from tensorlang.graph.specs import (
     names_in,
     sample,
 )
-from tensorlang.graph.values import REPLAYING, Value, constant, make, mapped, values_in
+from tensorlang.graph.values import REPLAYING, Value, make, mapped, values_in
 from tensorlang.ops import random
 from tensorlang.ops.dispatch import Late
 from tensorlang.ops.inference import abstract, results

@@ -14,20 +14,15 @@ from typing import Any, Final
 import numpy as np
 
 from tensorlang.errors import GraphError
+from tensorlang.graph import gradient_rules as _rules  # noqa: F401 - they register
 from tensorlang.graph.forms import IF, Function
 from tensorlang.graph.gradients import Found, Site, arguments_of, is_float, of_operator
+from tensorlang.graph.leaves import constant
 from tensorlang.graph.program import Graph, trace
 from tensorlang.graph.rewriting import Rewriter
 from tensorlang.graph.scopes import named, outside
 from tensorlang.graph.specs import TensorSpec
-from tensorlang.graph.values import (
-    Form,
-    Key,
-    Node,
-    Value,
-    constant,
-    make,
-)
+from tensorlang.graph.values import Form, Key, Node, Value, make
 from tensorlang.ops import math
 
 ZEROS: Final = Form("zeros")

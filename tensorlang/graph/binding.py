@@ -14,23 +14,16 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from tensorlang.errors import GraphError
-from tensorlang.graph.loops import Back, Loop, Storage, copies, is_set
+from tensorlang.graph.binding_forms import FORMS, storage
+from tensorlang.graph.leaves import ConstantKey, ConstantTensor
+from tensorlang.graph.loops import Storage
 from tensorlang.graph.memory import Lifetime, placed
 from tensorlang.graph.passes import WrittenOut
 from tensorlang.graph.program import Graph
 from tensorlang.graph.specs import KeySpec, TensorSpec, at_sizes
-from tensorlang.graph.values import (
-    ConstantKey,
-    ConstantTensor,
-    Key,
-    Node,
-    Value,
-    mapped,
-    values_in,
-)
+from tensorlang.graph.values import Key, Node, Value, mapped, values_in
 from tensorlang.ops import random
 from tensorlang.ops.operator import Operator
-from tensorlang.ops.random.impls import impl
 from tensorlang.runtime import buffers
 
 Step: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...]]
@@ -92,7 +85,7 @@ def bind(
     written = WrittenOut()  # so that calls share the planned memory
     program = written.graph(graph)
     held = {written[value]: array for value, array in (known or {}).items()}
-    return _Binder(program, sizes, held, target).bound()
+    return Binder(program, sizes, held, target).bound()
 
 
 def _in_place(arguments: tuple[Any, ...], known: Sequence[Storage]) -> bool:
@@ -119,7 +112,7 @@ def pure(graph: Graph) -> None:
         )
 
 
-class _Binder:
+class Binder:
     """Binding one program; programs inside of it have binders of their own."""
 
     def __init__(
@@ -140,7 +133,7 @@ class _Binder:
         """The program, bound."""
         self._allocate()
         for node in self.graph.nodes:
-            FORMS.get(node.id, _Binder.operator)(self, node)
+            FORMS.get(node.id, Binder.operator)(self, node)
         self.made.outputs = tuple(self.storage(v) for v in self.graph.outputs)
         return self.made
 
@@ -251,112 +244,21 @@ class _Binder:
 
         self.made.steps.append((run, ()))
 
-    def let(self, node: Node) -> None:
-        """A name: the same memory."""
-        self.at[node.results[0]] = self.storage(node.args[0])
-
-    def element(self, node: Node) -> None:
-        """One key of a batch."""
-        self.at[node.results[0]] = self.storage(node.args[0])[node.args[1]]
-
-    def call(self, node: Node) -> None:
-        """A function: bound at its place, on the memory of its arguments."""
-        inner = self.inside(node.graphs[0], [self.storage(v) for v in node.args])
-        self.made.steps += inner.steps
-        for value, out in zip(node.results, inner.outputs, strict=True):
-            if value in self.at:
-                self.made.steps.append((np.copyto, (self.at[value], out)))
-            else:
-                self.at[value] = out
-
-    def branch(self, node: Node) -> None:
-        """An `if`: one of two programs runs, and its results are copied."""
-        results = self._results(node)
-        paths = [self.inside(graph, ()) for graph in node.graphs]
-        then, otherwise = (_into(path, results) for path in paths)
-        test = self.storage(node.args[0])
-
-        def run() -> None:
-            (then if is_set(test) else otherwise)()
-
-        self.made.steps.append((run, ()))
-
-    def loop(self, node: Node) -> None:
-        """A loop: the results are the carry, and the body writes the next over it."""
-        self.made.steps.append((self._loop(node, self._results(node)), ()))
-
-    def _loop(self, node: Node, carry: Sequence[Storage]) -> Loop:
-        """A loop, or the one that its gradient repeats, with a carry of its own."""
-        start = copies(carry, [self.storage(v) for v in node.args[: len(carry)]])
-        turn = np.zeros((), np.int64)
-        if node.id.startswith("for"):
-            body = self.inside(node.graphs[0], [turn, *carry])
-            given = node.kwargs["count"]
-            count = np.int64(given) if isinstance(given, int) else self.storage(given)
-            return Loop(
-                turn, carry, start, _into(body, carry), lambda n: n < int(count)
-            )
-        test, body = (self.inside(graph, carry) for graph in node.graphs[:2])
-
-        def going(_: int) -> bool:
-            test()
-            return is_set(test.outputs[0])
-
-        return Loop(turn, carry, start, _into(body, carry), going)
-
-    def loop_gradient(self, node: Node) -> None:
-        """The way back through a loop; see `tensorlang.graph.loops.Back`."""
-        counted = node.id == "for_grad"
-        *_, body, step = node.graphs
-        own = body.inputs[1:] if counted else body.inputs
-        carry = [storage(value.spec.at(self.sizes)) for value in own]
-        given = [self.storage(value) for value in node.args[len(carry) :]]
-        loop = self._loop(node, carry)
-        # the results: gradients of the carry, which the step also reads, and the sums
-        results = self._results(node)
-        back, sums = results[: len(given)], results[len(given) :]
-        inputs = [loop.turn, *carry] if counted else carry
-        inner = self.inside(step, [*inputs, *back])
-        handed, around = inner.outputs[: len(given)], inner.outputs[len(given) :]
-        begin, hand = copies(back, given), copies(back, handed)
-        run = Back(loop, inner, begin, hand, around, sums)
-        self.made.steps.append((run, ()))
-
-    def zeros(self, node: Node) -> None:
-        """Zeros: memory that nothing writes to."""
-        (result,) = node.results
-        spec = result.spec.at(self.sizes)
-        assert isinstance(spec, TensorSpec)
-        self.at[result] = np.zeros(spec.shape, spec.numpy)
-
     def inside(self, graph: Graph, given: Sequence[Storage]) -> Bound:
         """A program inside of this one, on memory of this one."""
         known = {v: self.storage(v) for v in graph.free}
         known.update(zip(graph.inputs, given, strict=True))
-        bound = _Binder(graph, self.sizes, known, self.target).bound()
+        bound = Binder(graph, self.sizes, known, self.target).bound()
         self.made.workspace += bound.workspace
         self.made.held.append(bound)
         return bound
 
-    def _results(self, node: Node) -> list[Storage]:
+    def results(self, node: Node) -> list[Storage]:
         """Memory for the results of a form; that of keys is not planned."""
         for value in node.results:
             if value not in self.at:
                 self.at[value] = storage(value.spec.at(self.sizes))
         return [self.at[value] for value in node.results]
-
-
-FORMS: Final[dict[str, Callable[[_Binder, Node], None]]] = {
-    "let": _Binder.let,
-    "element": _Binder.element,
-    "call": _Binder.call,
-    "if": _Binder.branch,
-    "for": _Binder.loop,
-    "while": _Binder.loop,
-    "for_grad": _Binder.loop_gradient,
-    "while_grad": _Binder.loop_gradient,
-    "zeros": _Binder.zeros,
-}
 
 
 def _target_of(node: Node, target: Any) -> Any:
@@ -370,27 +272,7 @@ def _fresh(argument: Any) -> Any:
     return argument.clone() if isinstance(argument, random.Key) else argument
 
 
-def storage(spec: TensorSpec | KeySpec) -> Storage:
-    """Fresh memory for a value of a spec without names: elements, or a key's words."""
-    shape: Any = spec.shape
-    if isinstance(spec, KeySpec):
-        how = impl(spec.impl)
-        return np.zeros((*shape, how.key_words), how.dtype)
-    return buffers.empty(shape, spec.numpy)
-
-
 def _bytes(spec: TensorSpec | KeySpec) -> int:
     assert isinstance(spec, TensorSpec)
     shape: Any = spec.shape
     return int(math.prod(shape)) * spec.numpy.itemsize
-
-
-def _into(bound: Bound, results: Sequence[Storage]) -> Callable[[], None]:
-    """Run a program, then copy what it gives over the results."""
-    copy = copies(results, bound.outputs)
-
-    def run() -> None:
-        bound()
-        copy()
-
-    return run

@@ -15,16 +15,17 @@ import numpy as np
 from tensorlang.errors import ShapeError
 from tensorlang.graph.autodiff import gradients
 from tensorlang.graph.binding import Bound, bind
+from tensorlang.graph.leaves import Weight
 from tensorlang.graph.loops import Storage
 from tensorlang.graph.network import Network, Pure, optimized, pure
 from tensorlang.graph.program import Graph
 from tensorlang.graph.running import KEPT, checked, given_back, sizes_of
 from tensorlang.graph.scopes import named, within
 from tensorlang.graph.specs import TensorSpec
-from tensorlang.graph.values import Value, Weight
+from tensorlang.graph.values import Value
 
 if TYPE_CHECKING:
-    from tensorlang.graph.forms import Ref
+    from tensorlang.graph.references import Ref
 
 Target = Any
 

@@ -1,4 +1,4 @@
-"""The forms of the language: functions, branches, loops, names, and references.
+"""The forms of the language: functions, branches, loops and names.
 
 @graph.function
 def scaled(x, s):
@@ -10,27 +10,24 @@ total = graph.loop(10, lambda i, sum: math.add(sum, x), start)
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Any, Final
 
 from tensorlang.errors import GraphError, ShapeError
+from tensorlang.graph.leaves import constant
 from tensorlang.graph.program import Graph, trace
 from tensorlang.graph.scopes import current, outside, path
 from tensorlang.graph.specs import KeySpec, Spec, TensorSpec
-from tensorlang.graph.values import Form, Node, Value, constant, make
+from tensorlang.graph.values import Form, Value, make
 
 CALL: Final = Form("call")
 IF: Final = Form("if")
 FOR: Final = Form("for")
 WHILE: Final = Form("while")
 LET: Final = Form("let")
-READ: Final = Form("read")
-WRITE: Final = Form("write")
 
 _COUNTER: Final = TensorSpec((), "int64")
-_NUMBERS: Final = itertools.count()
 _CALLING: ContextVar[tuple[Function, ...]] = ContextVar("calling", default=())
 
 
@@ -203,86 +200,6 @@ def let(name: str, value: Any) -> Any:
     return made
 
 
-# ----------------------------------------------------------------- references
-
-
-class Ref:
-    """A place that a program reads and writes; `tensorlang.graph.threading` removes it.
-
-    Attributes:
-        name: What it is called.
-        spec: What it holds.
-        initial: What it holds at first: an array or a key, or None.
-        value: What it holds at first, where that is a value of a program.
-    """
-
-    def __init__(self, initial: Any, name: str = "") -> None:
-        self.name = name or f"ref{next(_NUMBERS)}"
-        self.value = initial if isinstance(initial, Value) else None
-        self.initial = None
-        if self.value is not None:
-            self.spec: Spec = self.value.spec
-        elif isinstance(initial, (TensorSpec, KeySpec)):
-            self.spec = initial
-        elif hasattr(initial, "impl"):
-            self.initial, self.spec = initial, KeySpec(initial.shape, initial.impl)
-        else:
-            self.initial = initial
-            self.spec = constant(initial).spec
-
-    def __repr__(self) -> str:
-        return f"<ref {self.name}: {self.spec}>"
-
-
-def ref(initial: Any, name: str = "") -> Ref:
-    """A place that holds a value: `graph.read` and `graph.write` it in a function.
-
-    Args:
-        initial: What it holds at first: data, or only a spec of it; or a value of the
-            program, and then the place belongs to the function.
-        name: What it is called.
-    """
-    return Ref(initial, name)
-
-
-def read(place: Ref) -> Any:
-    """What was written last, by the order of the program.
-
-    Raises:
-        GraphError: no function or branch is being written.
-    """
-    return _effect(READ, place, (), (place.spec,)).results[0]
-
-
-def write(place: Ref, value: Any) -> None:
-    """Put a value into a place.
-
-    Raises:
-        GraphError: no function or branch is being written.
-        ShapeError: the value is of another spec.
-    """
-    made = constant(value)
-    if made.spec != place.spec:
-        raise ShapeError(
-            f"{outside()}: {place.name} holds {place.spec}, and is given {made.spec}"
-        )
-    _effect(WRITE, place, (made,), ())
-
-
-def _effect(
-    form: Form, place: Ref, args: tuple[Value, ...], specs: tuple[Spec, ...]
-) -> Node:
-    scope = current()
-    if scope is None:
-        raise GraphError(
-            f"{outside()}: {form.id} of {place.name} outside of a function: order "
-            "matters there, so write it in a graph.function or graph.trace"
-        )
-    node = make(form, args, {"ref": place}, specs, where=outside(), path=path())
-    scope.effects.append(node)
-    return node
-
-
 def _applied(
     form: Form,
     args: tuple[Value, ...],
@@ -304,17 +221,3 @@ def _applied(
             )
         scope.effects.append(node)
     return node.results[0] if single else node.results
-
-
-__all__ = [
-    "Function",
-    "Ref",
-    "cond",
-    "function",
-    "let",
-    "loop",
-    "read",
-    "ref",
-    "while_loop",
-    "write",
-]

@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 
 from tensorlang.errors import GraphError, WeightError
-from tensorlang.graph.forms import Ref
 from tensorlang.graph.fusion import fuse
+from tensorlang.graph.leaves import Weight
 from tensorlang.graph.passes import fold, inline, without_doubles
 from tensorlang.graph.program import Graph, trace
+from tensorlang.graph.references import Ref
 from tensorlang.graph.specs import KeySpec, Spec, TensorSpec
 from tensorlang.graph.threading import refs_of, thread
-from tensorlang.graph.values import Weight
 from tensorlang.ops import random
 
 _TRAINING: ContextVar[bool] = ContextVar("training", default=False)

@@ -11,18 +11,11 @@ from typing import Any, Final
 
 import numpy as np
 
+from tensorlang.graph.leaves import ConstantTensor, constant
 from tensorlang.graph.program import Graph
 from tensorlang.graph.rewriting import Rewriter
 from tensorlang.graph.specs import KeySpec
-from tensorlang.graph.values import (
-    ConstantTensor,
-    Key,
-    Node,
-    Value,
-    constant,
-    mapped,
-    values_in,
-)
+from tensorlang.graph.values import Key, Node, Value, mapped, values_in
 from tensorlang.ops.operator import Operator
 
 _PURE_FORMS: Final = {"element", "zeros"}

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tensorlang.graph.values import CONSTANTS, Node, Value, Weight
+from tensorlang.graph.leaves import CONSTANTS, Weight
+from tensorlang.graph.values import Node, Value
 
 if TYPE_CHECKING:
     from tensorlang.graph.program import Graph

@@ -6,19 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tensorlang.errors import ArgumentError, GraphError
+from tensorlang.graph.leaves import CONSTANTS, Weight, constant
 from tensorlang.graph.scopes import Scope, current, entered
 from tensorlang.graph.specs import KeySpec, Spec, TensorSpec
-from tensorlang.graph.values import (
-    CONSTANTS,
-    Key,
-    Node,
-    Tensor,
-    Value,
-    Weight,
-    constant,
-    value_of,
-    values_in,
-)
+from tensorlang.graph.values import Key, Node, Tensor, Value, value_of, values_in
 
 
 class Graph:

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tensorlang.errors import GraphError
-from tensorlang.graph.forms import Ref
 from tensorlang.graph.program import Graph
+from tensorlang.graph.references import Ref
 from tensorlang.graph.rewriting import Rewriter
 from tensorlang.graph.scopes import Scope, within
 from tensorlang.graph.values import Node, Value, value_of

@@ -12,8 +12,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
 from tensorlang.graph.scopes import Scope, current, outside, path
 from tensorlang.graph.specs import KeySpec, Shape, Spec, TensorSpec
 from tensorlang.ops import math
@@ -215,86 +213,12 @@ class Key(Value):
         return (self[at] for at in range(len(self)))
 
 
-class Weight(Tensor):
-    """A tensor that a network keeps: found by its path, made by an initialiser.
-
-    Attributes:
-        path: Its name in the network, such as `3.weight`.
-        initial: From key, shape and type to the array it begins as.
-        trainable: Whether training changes it.
-    """
-
-    __slots__ = ("initial", "path", "trainable")
-
-    def __init__(
-        self,
-        spec: TensorSpec,
-        path: str,
-        initial: Any = None,
-        *,
-        trainable: bool = True,
-    ) -> None:
-        super().__init__(spec, name=path)
-        self.path = path
-        self.initial = initial
-        self.trainable = trainable
-        self.scope = None
-
-
-class ConstantTensor(Tensor):
-    """An array that stands in the program.
-
-    Attributes:
-        data: The array, read-only.
-    """
-
-    __slots__ = ("data",)
-
-    def __init__(self, data: np.ndarray[Any, Any]) -> None:
-        super().__init__(TensorSpec(data.shape, data.dtype.name))
-        self.data = data
-        self.scope = None
-
-
-class ConstantKey(Key):
-    """A concrete key that stands in the program: every run draws the same.
-
-    Attributes:
-        data: The key of `tensorlang.ops.random`.
-    """
-
-    __slots__ = ("data",)
-
-    def __init__(self, data: Any) -> None:
-        super().__init__(KeySpec(data.shape, data.impl))
-        self.data = data
-        self.scope = None
-
-
-CONSTANTS: Final = (ConstantTensor, ConstantKey)
 ELEMENT: Final = Form("element")
 
 
 def value_of(spec: Spec, node: Node | None = None, index: int = 0) -> Value:
     """A tensor or a key, as the spec says."""
     return (Key if isinstance(spec, KeySpec) else Tensor)(spec, node, index)
-
-
-def constant(data: Any) -> Value:
-    """A value that stands for data: an array, a number, or a key of `ops.random`.
-
-    A key is used up by it: it may stand in one place of one program.
-    """
-    from tensorlang.ops.random import Key as Concrete  # noqa: PLC0415 - rarely used
-
-    if isinstance(data, Value):
-        return data
-    if isinstance(data, Concrete):
-        data.consume("put into a graph")
-        return ConstantKey(data.clone())
-    array = np.array(data, order="C")
-    array.flags.writeable = False
-    return ConstantTensor(array)
 
 
 def values_in(nest: Any) -> Iterator[Value]:

@@ -22,9 +22,9 @@ from typing import Any, Final, TypeAlias
 
 from tensorlang import graph
 from tensorlang.errors import ArgumentError, ShapeError
+from tensorlang.graph.leaves import Weight
 from tensorlang.graph.scopes import named, outside, path
 from tensorlang.graph.specs import Dim, TensorSpec
-from tensorlang.graph.values import Weight
 from tensorlang.layers.initializers import Initializer
 from tensorlang.layers.summary import noted
 from tensorlang.ops import math, nn

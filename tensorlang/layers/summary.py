@@ -9,10 +9,10 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
+from tensorlang.graph.leaves import Weight
 from tensorlang.graph.program import trace
 from tensorlang.graph.scopes import path
 from tensorlang.graph.specs import Spec, TensorSpec
-from tensorlang.graph.values import Weight
 
 
 @dataclass(slots=True)

@@ -1,0 +1,138 @@
+"""The gradients of operators whose arguments or results need more than a name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tensorlang.graph.gradients import Found, Site, by_name, replaying, rule
+from tensorlang.graph.values import Value
+from tensorlang.ops import math, nn, random
+from tensorlang.ops.registry import find
+
+
+@rule("nn.batch_norm", "nn.batch_norm_train")
+def _batch_norm(site: Site) -> Found:
+    return by_name(site, ("x", "weight", "bias"))
+
+
+@rule("math.add", "math.subtract")
+def _added(site: Site) -> Found:
+    """Of a sum: the result's own, summed where an operand was broadcast."""
+    found: Found = []
+    for n, name in enumerate(("a", "b")):
+        operand = site.named[name]
+        if isinstance(operand, Value) and operand in site.wanted:
+            back = _unbroadcast(site.dy, operand)
+            negative = n == 1 and site.node.id == "math.subtract"
+            found.append((operand, math.negative(back) if negative else back))
+    return found
+
+
+def _unbroadcast(dy: Value, operand: Value) -> Any:
+    """The gradient in the operand's shape."""
+    if dy.shape == operand.shape:
+        return dy
+    ahead = dy.ndim - operand.ndim
+    same = zip(dy.shape[ahead:], operand.shape, strict=True)
+    kept = tuple(n for n, (a, b) in enumerate(same) if a != b)
+    if ahead:
+        dy = math.sum(dy, tuple(range(ahead)))
+    return math.sum(dy, kept, keepdims=True) if kept else dy
+
+
+@rule("nn.mse")
+def _mse(site: Site) -> Found:
+    found = by_name(site, ("prediction",))
+    if site.wants("truth"):
+        found.append((site.named["truth"], math.negative(found[0][1])))
+    return found
+
+
+@rule("nn.dropout_train")
+def _dropout_train(site: Site) -> Found:
+    """The mask of the forward call, from the state that it was given."""
+    named = site.named
+    with replaying():
+        _, key = random.split(named["state"])
+    made = nn.dropout_grad(site.dy, named["rate"], key=key, stream=named["stream"])
+    return [(named["x"], made)]
+
+
+@rule("nn.dense")
+def _dense(site: Site) -> Found:
+    named, dy = site.named, site.dy
+    found: Found = []
+    if named["residual"] is not None:
+        found.append((named["residual"], dy))
+    if named["key"] is not None:
+        dy = nn.dropout_grad(dy, named["dropout"], key=named["key"])
+    x, w, b, layout = (named[name] for name in ("x", "w", "b", "layout"))
+    exact = named["residual"] is None
+
+    def before() -> Any:
+        return nn.dense(x, w, b, layout=layout)
+
+    dy = _through_activation(site, dy, before, exact=exact)
+    if x in site.wanted:
+        made = nn.dense_grad(dy, x, w, layout=layout)
+        return [*found, *_present((x, w, b), made)]
+    rows = [nn.reshape(each, (-1, each.shape[-1])) for each in (dy, x)]
+    if layout == "io":
+        rows.reverse()
+    dw = math.matmul(*rows, transpose_a=True) if w in site.wanted else None
+    db = math.sum(dy, tuple(range(dy.ndim - 1))) if b in site.wanted else None
+    return [*found, *_present((w, b), (dw, db))]
+
+
+@rule("nn.conv1d", "nn.conv2d", "nn.conv3d")
+def _convolution(site: Site) -> Found:
+    named, node = site.named, site.node
+    rest = {
+        name: named[name]
+        for name in ("stride", "padding", "dilation", "groups", "layout")
+    }
+    x, w, b = (named[name] for name in ("x", "w", "b"))
+
+    def before() -> Any:
+        return node.op(x, w, b, **rest)  # type: ignore[operator]
+
+    dy = _through_activation(site, site.dy, before, exact=True)
+    if x in site.wanted:
+        made = find(f"{node.id}_grad")(dy, x, w, b, **rest)
+        return _present((x, w, b), made)
+    weight = find(f"{node.id}_grad_weight")
+    dw = weight(dy, x, w.shape[2:], **rest) if w in site.wanted else None
+    db = _by_channel(dy, named["layout"]) if b in site.wanted else None
+    return _present((w, b), (dw, db))
+
+
+def _by_channel(dy: Value, layout: str | None) -> Any:
+    """The sum of each channel: over its pixels, then over the batch."""
+    if str(layout or "NCHW").endswith("C"):
+        return math.sum(dy, tuple(range(dy.ndim - 1)))
+    return math.sum(math.sum(nn.reshape(dy, (*dy.shape[:2], -1)), 2), 0)
+
+
+def _present(values: Sequence[Any], made: Sequence[Any]) -> Found:
+    """Those of the arguments that are there, with their gradients."""
+    pairs = zip(values, made, strict=False)
+    return [(value, each) for value, each in pairs if isinstance(value, Value)]
+
+
+def _through_activation(
+    site: Site, dy: Value, before: Callable[[], Any], *, exact: bool
+) -> Any:
+    """The gradient before a fused activation.
+
+    relu's is read off the result, where that is the activation's own (what dropout
+    took away has no gradient either); others are computed from what came in, again.
+    """
+    name = site.named["activation"]
+    if name is None:
+        return dy
+    if name == "relu" and exact:
+        return nn.relu_grad(dy, site.node.results[0])
+    if name == "gelu_tanh":
+        return nn.gelu_grad(dy, before(), "tanh")
+    return find(f"nn.{name}_grad")(dy, before())

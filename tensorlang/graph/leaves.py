@@ -1,0 +1,85 @@
+"""What a program does not compute: weights, and data that stands in it."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from tensorlang.graph.specs import KeySpec, TensorSpec
+from tensorlang.graph.values import Key, Tensor, Value
+from tensorlang.ops.random.keys import Key as Concrete
+
+
+class Weight(Tensor):
+    """A tensor that a network keeps: found by its path, made by an initialiser.
+
+    Attributes:
+        path: Its name in the network, such as `3.weight`.
+        initial: From key, shape and type to the array it begins as.
+        trainable: Whether training changes it.
+    """
+
+    __slots__ = ("initial", "path", "trainable")
+
+    def __init__(
+        self,
+        spec: TensorSpec,
+        path: str,
+        initial: Any = None,
+        *,
+        trainable: bool = True,
+    ) -> None:
+        super().__init__(spec, name=path)
+        self.path = path
+        self.initial = initial
+        self.trainable = trainable
+        self.scope = None
+
+
+class ConstantTensor(Tensor):
+    """An array that stands in the program.
+
+    Attributes:
+        data: The array, read-only.
+    """
+
+    __slots__ = ("data",)
+
+    def __init__(self, data: np.ndarray[Any, Any]) -> None:
+        super().__init__(TensorSpec(data.shape, data.dtype.name))
+        self.data = data
+        self.scope = None
+
+
+class ConstantKey(Key):
+    """A concrete key that stands in the program: every run draws the same.
+
+    Attributes:
+        data: The key of `tensorlang.ops.random`.
+    """
+
+    __slots__ = ("data",)
+
+    def __init__(self, data: Any) -> None:
+        super().__init__(KeySpec(data.shape, data.impl))
+        self.data = data
+        self.scope = None
+
+
+CONSTANTS: Final = (ConstantTensor, ConstantKey)
+
+
+def constant(data: Any) -> Value:
+    """A value that stands for data: an array, a number, or a key of `ops.random`.
+
+    A key is used up by it: it may stand in one place of one program.
+    """
+    if isinstance(data, Value):
+        return data
+    if isinstance(data, Concrete):
+        data.consume("put into a graph")
+        return ConstantKey(data.clone())
+    array = np.array(data, order="C")
+    array.flags.writeable = False
+    return ConstantTensor(array)
