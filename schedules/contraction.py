@@ -35,6 +35,7 @@ from tensorlang.scheduling import Schedule
 
 _WORTH_PACKING: Final = 4  # tiles of rows that read a packed strip
 _FAR: Final = 8  # strips in a row, from which on a strip's rows are packed
+_STEPS: Final = 1 << 10  # of a copy of few columns, that are worth a thread
 _UNEVEN: Final = 1 << 10  # bytes: rows a multiple of this apart crowd a cache
 _SMALL: Final = (4, 1)  # rows of the tiles for a rest of unknown length
 
@@ -124,7 +125,7 @@ def _pack(s: Schedule, stage: Stage, tile: Tile) -> None:
             continue
         block = f"copy_by_columns_{tile.lanes}x{tile.lanes}x{load.buffer.dtype}"
         if not tried(s, _transpose, s, copy, tile.lanes, block):
-            shared(s, s.loops(copy)[:1])
+            tried(s, _along_strips, s, copy, at)
 
 
 def _far(stage: Stage, load: Load, tile: Tile) -> bool:
@@ -153,6 +154,16 @@ def _by_rows(s: Schedule, copy: str, lanes: int) -> None:
     _, lane = s.split(columns, [None, lanes])
     s.vectorize(lane)
     shared(s, outer)
+
+
+def _along_strips(s: Schedule, copy: str, at: int) -> None:
+    """A copy of few columns, written as it lies: threads would share its lines."""
+    around = s.loops(copy)
+    rest = [name for n, name in enumerate(around) if n != at]
+    s.reorder(*rest, around[at])
+    if (extent(s, rest[0]) or 0) > _STEPS:
+        first, _ = s.split(rest[0], [None, _STEPS])
+        s.parallel(first)
 
 
 def _transpose(s: Schedule, copy: str, lanes: int, intrinsic: str) -> None:
