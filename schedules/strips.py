@@ -45,16 +45,17 @@ def by_strips(plan: Plan, tile: Tile) -> None:
     row, column = found
     load, width = _operand(plan, stage, tile), tile.vectors * tile.lanes
     folded = [loop.var.name for loop in stage.driven("reduction")]
-    deep, copied = [], None
+    deep: list[str] = []
+    copied = None
     if (depth := _depth(stage, load, width)) is not None:
-        outside, inner = s.split(folded[-1], [None, depth])
-        deep, folded = [outside], [inner]
+        outside, inside = s.split(folded[-1], [None, depth])
+        deep, folded = [outside], [inside]
     if not _packed(stage, load, width):
         copied = s.cache_read(stage.name, load.buffer.name, "global")
     around = s.loops(stage.name)
     first, inside = s.split(column.var.name, [None, width])
-    inner = {row.var.name, column.var.name, *deep, *folded}
-    outer = [name for name in around if name not in inner]
+    own = {row.var.name, column.var.name, *deep, *folded}
+    outer = [name for name in around if name not in own]
     s.reorder(*outer, first, *deep, row.var.name, inside, *folded)
     for part, rows in _cut_rows(s, stage.name, row.var.name, tile.rows):
         _tile(s, part, stage, (row.var.name, inside, *folded), rows, tile.lanes)

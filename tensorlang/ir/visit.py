@@ -63,7 +63,8 @@ def walk(node: Node) -> Iterator[Node]:
     while stack:
         current = pop()
         yield current
-        for name in _last_first(type(current)):  # as `children`, without its detours
+        kind: Any = type(current)
+        for name in _last_first(kind):  # as `children`, without its detours
             value = getattr(current, name)
             if type(value) is tuple:
                 push_all(value[::-1])
