@@ -23,6 +23,7 @@ class Device:
         units: Compute units.
         block_threads: The most work-items of a work-group.
         shared_bytes: Local memory of a work-group.
+        vector_bits: What one of its threads moves at once.
         features: Its extensions.
     """
 
@@ -33,6 +34,7 @@ class Device:
     units: int
     block_threads: int
     shared_bytes: int
+    vector_bits: int
     features: tuple[str, ...]
 
 
@@ -76,5 +78,6 @@ def _described(handle: Any) -> Device:
         units=handle.max_compute_units,
         block_threads=handle.max_work_group_size,
         shared_bytes=handle.local_mem_size,
+        vector_bits=128 if kind == "gpu" else 32 * handle.native_vector_width_float,
         features=tuple(sorted(handle.extensions.split())),
     )

@@ -182,7 +182,7 @@ def _opencl(index: int) -> Target:
         block_threads=device.block_threads,
         shared_bytes=device.shared_bytes,
         driver=device.driver,
-        **_GPU,
+        **{**_GPU, "vector_bits": device.vector_bits},
     )
 
 

@@ -1,7 +1,8 @@
 """A sound schedule for threads by shape alone, whatever the operator.
 
-Elementwise stages are one grid; of a reduction or a contraction each thread folds one
-result, in a register; one long reduction goes in parts. What is not recognised is bound
+Elementwise stages are one grid; matrix products go in tiles; of any other reduction or
+contraction each thread folds one result, in a register; one long reduction goes in
+parts. What is not recognised is bound
 by its outermost loops, where these are independent, and else run by a single thread.
 """
 
@@ -17,12 +18,14 @@ from tensorlang.ir.visit import loops
 from tensorlang.schedules.cutting import tried
 from tensorlang.schedules.generic import inline_producers, stage_named, stage_names
 from tensorlang.schedules.simt.grid import grid_knobs, is_empty, one_each, share_out
+from tensorlang.schedules.simt.tiles import tiles
 from tensorlang.schedules.stages import (
     CONTRACTION,
     INJECTIVE,
     REDUCTION,
     Stage,
     extent_of,
+    has_long_chains,
     is_elementwise,
     kind_of,
 )
@@ -50,7 +53,8 @@ def elements(s: Schedule, knobs: Knobs, stage: Stage) -> None:
     bits = max(8 * buffer.dtype.bytes for buffer in stage.outputs)
     names = [loop.var.name for loop in stage.loops]
     if is_elementwise(stage):
-        share_out(s, names, grid_knobs(s, knobs, bits))
+        grid = grid_knobs(s, knobs, bits, chains=has_long_chains(stage))
+        share_out(s, names, grid)
     else:
         one_each(s, names, grid_knobs(s, knobs, bits).threads)
 
@@ -87,7 +91,7 @@ def parts(s: Schedule, knobs: Knobs, stage: Stage) -> None:
 _WAYS: Final[dict[str, tuple[_Way, ...]]] = {
     INJECTIVE: (elements,),
     REDUCTION: (results, parts),
-    CONTRACTION: (results,),
+    CONTRACTION: (tiles, results),
 }
 
 

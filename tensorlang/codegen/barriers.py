@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from tensorlang.errors import CodegenError
 from tensorlang.ir.nodes import (
@@ -27,6 +27,8 @@ from tensorlang.ir.nodes import (
     seq,
 )
 from tensorlang.ir.visit import allocations, reads, writes
+
+_OWN: Final = ("register", "private")
 
 
 @dataclass
@@ -142,7 +144,10 @@ class Barriers(ABC):
     def wait(self, node: Node, *, alone: bool) -> list[Stmt]:
         """Record the accesses of a node; a barrier where they must wait."""
         own = set(allocations(node))
-        read, write = set(reads(node)) - own, set(writes(node)) - own
+        read, write = (
+            {b for b in found - own if b.scope not in _OWN}
+            for found in (reads(node), writes(node))
+        )
         others = [self.pending.shared] if alone else [*self.pending.each()]
         found: list[Stmt] = []
         if any(access.conflicts(read, write) for access in others):

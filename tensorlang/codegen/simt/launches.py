@@ -24,6 +24,7 @@ from typing import Final
 
 from tensorlang.codegen.barriers import Barriers
 from tensorlang.codegen.names import Names
+from tensorlang.codegen.simt.privatise import privatise
 from tensorlang.codegen.team import serial
 from tensorlang.codegen.unroll import specialise
 from tensorlang.errors import CodegenError
@@ -159,9 +160,11 @@ def _threads(body: Stmt, names: Names) -> Stmt:
     """A block's scratch, then its threads, each of which runs the whole body."""
     extents = _extents(body)
     variables = {index: names.var(_NAMES[index], i64) for index in extents}
-    body = _block_scratch(body, names)
-    scratch = tuple(_scratch(body))
-    inside = _Threads(extents, variables).run(_without(body, scratch))
+    held = tuple(_scratch(body))
+    body, own = privatise(_without(body, held), held)
+    left = tuple(b for b in held if b.name not in {made.name for made in own})
+    body, scratch = _block_scratch(body, left)
+    inside = seq(*map(Alloc, own), _Threads(extents, variables).run(body))
     for index in reversed(extents):
         extent = as_expr(extents[index])
         inside = For(variables[index], extent, "bound", inside, index)
@@ -222,16 +225,17 @@ def _allocates(stmt: Stmt, scratch: tuple[Buffer, ...]) -> bool:
     return isinstance(stmt, Alloc) and stmt.buffer in scratch
 
 
-def _block_scratch(body: Stmt, names: Names) -> Stmt:
-    """A block's own memory is shared where it is small, else in the workspace."""
+def _block_scratch(
+    body: Stmt, buffers: tuple[Buffer, ...]
+) -> tuple[Stmt, tuple[Buffer, ...]]:
+    """A block's own memory: shared where it is small, else in the workspace."""
     moved: dict[Buffer, Buffer] = {}
-    for buffer in _scratch(body):
+    for buffer in buffers:
         size = _bytes(buffer)
         fits = size is not None and size <= SHARED_BYTES
         scope = buffer.scope if buffer.scope == "shared" else "global"
         moved[buffer] = replace(buffer, scope="shared" if fits else scope)
-    del names
-    return replace_buffers(body, moved) if moved else body
+    return replace_buffers(body, moved), tuple(moved.values())
 
 
 def _bytes(buffer: Buffer) -> int | None:

@@ -4,15 +4,16 @@
         y[i * 4 + v] = x[i * 4 + v] + 1  ->  y[ramp(i * 4, 1, 4)] = [
                                                 extract(x_v, 0) + 1, ...]
 
-A thread of a GPU computes in scalars, and moves up to 16 bytes at once: where the lanes
-touch neighbours, from an index that is a multiple of their number. Lanes under a
-condition that not all of them meet go one by one. What cannot go in lock-step (loops
-whose length differs, atomic updates) is written out lane after lane.
+A thread of a GPU computes in scalars, and moves up to 16 bytes at once (one of a CPU's
+driver a vector register): where the lanes touch neighbours, from an index that is a
+multiple of their number. Lanes under a condition that not all of them meet go one by
+one. What cannot go in lock-step (loops whose length differs, atomic updates) is written
+out lane after lane.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Final
 
@@ -46,17 +47,18 @@ from tensorlang.ir.nodes import (
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.visit import free_vars, rebuild, substitute
 
-ACCESS_BYTES: Final = 16
+_WIDEST: Final = 16  # lanes of a vector type
 _MOST_LANES: Final = 64
 
 
-def in_lockstep(function: Function, names: Names) -> Function:
-    """The function without vectorized loops."""
+def in_lockstep(function: Function, names: Names, access_bytes: int) -> Function:
+    """The function without vectorized loops; accesses have up to so many bytes."""
 
     def visit(node: Any) -> Any:
         match node:
             case For(kind="vectorized"):
-                return _lanes(replace(node, body=visit(node.body)), names)
+                whole = replace(node, body=visit(node.body))
+                return _lanes(whole, names, access_bytes)
             case Seq():
                 return seq(*(visit(stmt) for stmt in node.stmts))
             case Stmt():
@@ -70,7 +72,7 @@ class _OneByOne(Exception):  # noqa: N818 - a signal within this pass
     """The loop cannot go in lock-step."""
 
 
-def _lanes(loop: For, names: Names) -> Stmt:
+def _lanes(loop: For, names: Names, access_bytes: int) -> Stmt:
     """One vectorized loop; written out later where it cannot go in lock-step."""
     if not isinstance(loop.extent, Const) or int(loop.extent.value) > _MOST_LANES:
         return replace(loop, kind="serial")
@@ -79,7 +81,7 @@ def _lanes(loop: For, names: Names) -> Stmt:
         {loop.var: Const(lane, loop.var.dtype)} for lane in range(count)
     ]
     try:
-        return _Lockstep(names, loop.var, values).run(loop.body)
+        return _Lockstep(names, loop.var, values, access_bytes).run(loop.body)
     except _OneByOne:
         return replace(loop, kind="unrolled")
 
@@ -91,7 +93,7 @@ class _Lockstep:
     names: Names
     lane: Var
     values: list[dict[Var, Expr]]
-    before: list[Stmt] = field(default_factory=list)
+    access_bytes: int
 
     @property
     def count(self) -> int:
@@ -201,7 +203,7 @@ class _Lockstep:
 
     def parts(self, buffer: Buffer, index: Expr) -> list[Expr] | None:
         """The first indices of wide accesses, or None where there are none."""
-        width = min(self.count, ACCESS_BYTES // buffer.dtype.bytes)
+        width = min(self.count, self.access_bytes // buffer.dtype.bytes, _WIDEST)
         while width > 1 and (self.count % width or width & (width - 1)):
             width -= 1
         if width < 2 or buffer.scope in ("register", "private"):

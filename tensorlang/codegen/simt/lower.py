@@ -31,7 +31,6 @@ def lower(function: Function, target: Any) -> Function:
     Raises:
         CodegenError: the function uses what a launch has not.
     """
-    del target
     names = Names(function)
     function = give_way(function, names, RESERVED)
     function = remove_blocks(_folding_in_order(function))
@@ -39,7 +38,7 @@ def lower(function: Function, target: Any) -> Function:
     function = expand_math(function, names)
     function = simplify_function(flatten(function))
     function = make_launches(function, names)
-    function = in_lockstep(simplify_function(function), names)
+    function = in_lockstep(simplify_function(function), names, target.vector_bits // 8)
     function = unroll(function, names)
     function = widen_narrow(simplify_function(function))
     return name_shared(function, names)
