@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
+
 README = (Path(__file__).parents[3] / "README.md").read_text()
 CODE = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 OUTPUT = re.findall(r"```\n(def .*?)```", README, re.DOTALL)
@@ -21,6 +23,15 @@ def test_the_first_examples_run() -> None:
         (512, 1024),
         (512,),
     ]
+
+
+def test_the_network_trains(capsys) -> None:  # type: ignore[no-untyped-def]
+    (code,) = (code for code in CODE if "Sequential" in code)
+    scope: dict[str, object] = {}
+    exec(code, scope)
+    assert scope["y"].shape == (5, 10)  # type: ignore[attr-defined]
+    assert np.isfinite(scope["loss"])  # type: ignore[call-overload]
+    assert "nn.conv2d(" in capsys.readouterr().out
 
 
 def test_the_definition_prints_as_shown_and_the_schedule_runs(capsys) -> None:  # type: ignore[no-untyped-def]
