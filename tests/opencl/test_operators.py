@@ -7,6 +7,8 @@ from tensorlang.tuner.gate import Gate
 
 # minutes of interpreting; their kernels are those of two dimensions with one more loop
 SLOW = ("nn.conv3d_transpose", "nn.conv3d_grad_data", "nn.conv3d_grad")
+# defined for few shapes, of which none is small
+WHOLE = ("nn.conv2d_winograd",)
 LIBRARY = [
     op
     for op in operators()
@@ -18,8 +20,6 @@ LIBRARY = [
 def test_as_the_interpreter(op, device):
     kernel = op.build(op.default, device)
     gate = Gate(op, op.default, op.algorithms["direct"].tolerance)
-    cases = gate.small[:1]
-    assert cases
-    for case in cases:
-        assert gate.check(kernel, case) <= 1.0
+    small = [] if op.id in WHOLE else gate.small
+    assert gate.check(kernel, (small or [gate.full])[0]) <= 1.0
     assert kernel.resources["launches"] >= 1
