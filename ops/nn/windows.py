@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from reprlib import repr as brief
 from typing import Any, Final
 
 import numpy as np
@@ -100,7 +101,7 @@ def several(
     if len(given) != rank or not all(_whole(n) and n >= least for n in given):
         raise ArgumentError(
             f"{id}: {what} is a whole number from {least}, or {rank} of them, "
-            f"not {value!r}"
+            f"not {brief(value)}"
         )
     return tuple(map(int, given))
 
