@@ -56,7 +56,7 @@ def grid_knobs(s: Schedule, knobs: Knobs, bits: int, *, chains: bool = False) ->
     lanes = 1 if alone else max(min(whole // max(bits, 8), LANES[-1]), 1)
     return Grid(
         knobs.choice("threads", THREADS, default=256),
-        knobs.choice("steps", STEPS, default=8 if on_cpu else 1),
+        knobs.choice("steps", STEPS, default=8 if on_cpu and not chains else 1),
         knobs.choice("lanes", LANES, default=lanes),
     )
 
