@@ -70,9 +70,13 @@ def conv_grad_weight(
         value: Expr = sums[(*group, *tap, c, o)]
         return value
 
-    shape = (*made, channels[-1], *window)
-    dw: Tensor = staged(shape, (*named, "o", "c", *taps), turned, "dw")
-    return narrowed(dw, dy.dtype, (*named, "o", "c", *taps))
+    names = (*named, "o", "c", *taps)
+    behind = (channels[-1], *window)
+    whole: Tensor = staged((*made[:-1], pixels.shape[-1], *behind), names, turned, "dw")
+    dw = whole
+    if pixels.shape[-1] != made[-1]:  # where vectors are not full, all of them first
+        dw = staged((*made, *behind), names, lambda at: whole[at], "dw_made")
+    return narrowed(dw, dy.dtype, names)
 
 
 def _alone(
