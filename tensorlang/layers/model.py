@@ -8,6 +8,7 @@ y = model(images)
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -30,10 +31,12 @@ class Model:
 
     Attributes:
         layer: What it computes; a model of one's own may define `apply` instead.
+        extras: What stood beside the states in the file that it was loaded from.
     """
 
     def __init__(self, layer: Any) -> None:
         self.layer = layer
+        self.extras: dict[str, Any] = {}
         self._network: Network | None = None
         self._trainer: Trainer | None = None
 
@@ -105,6 +108,11 @@ class Model:
             )
         return self._trainer
 
+    @property
+    def trainer_or_none(self) -> Trainer | None:
+        """What trains it; None where it was compiled for use."""
+        return self._trainer
+
     def __call__(self, *inputs: Any) -> Any:
         """What it gives for arrays of any batch; of symbolic tensors, symbolic ones."""
         if any(isinstance(value, graph.Value) for value in inputs):
@@ -144,6 +152,55 @@ class Model:
             WeightError: names what is missing, unused, or wrongly sized.
         """
         self.trainer.set_states(given)
+
+    # ------------------------------------------------------------------ files
+
+    def save(
+        self, path: str | os.PathLike[str], *, extras: Mapping[str, Any] | None = None
+    ) -> None:
+        """Write it: one ONNX file with program and weights, states beside it.
+
+        Args:
+            path: `name.onnx`; moments, key, step, extras stand in `name.safetensors`.
+            extras: Arrays and numbers to keep beside; `load` gives them back.
+
+        Raises:
+            GraphError: it cannot be written as ONNX; says which operator.
+            ArgumentError: the packages onnx or safetensors are missing.
+        """
+        from tensorlang.layers import saving  # noqa: PLC0415 - of the onnx extra
+
+        saving.save(self, path, extras)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        train: bool | None = None,
+        loss: str | Loss | None = None,
+        optimizer: Optimizer | None = None,
+        target: Any = None,
+    ) -> Model:
+        """A model from a file: of `save`, or any ONNX whose operators we have.
+
+        Args:
+            path: The ONNX file; states are taken from `name.safetensors` beside it.
+            train: Whether it will be trained; as it was, where it is not said.
+            loss: What training lowers, where it is not the loss from before.
+            optimizer: The same.
+            target: Where to train.
+
+        Raises:
+            ArgumentError: there is no such file, or the packages are missing.
+            GraphError: names the operators that we have not.
+            WeightError: names what is missing, unused, or wrongly sized.
+        """
+        from tensorlang.layers import saving  # noqa: PLC0415 - of the onnx extra
+
+        return saving.load(
+            cls, path, train=train, loss=loss, optimizer=optimizer, target=target
+        )
 
     def summary(self, *specs: TensorSpec | Sequence[Any]) -> str:
         """A table of layers, the shapes that they give, and their parameters.

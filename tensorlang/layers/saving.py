@@ -1,0 +1,184 @@
+"""Models in files: one ONNX with program and weights, states of training beside.
+
+model.save("lenet.onnx", extras={"epoch": 3})    # and lenet.safetensors
+model = Model.load("lenet.onnx")                 # goes on with the same bits
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from tensorlang import onnx
+from tensorlang.errors import ArgumentError, WeightError
+from tensorlang.graph.network import fill
+from tensorlang.layers import optimizers
+from tensorlang.layers.trainer import LOSSES
+from tensorlang.onnx.files import written_whole
+
+if TYPE_CHECKING:
+    from tensorlang.layers.model import Model
+    from tensorlang.layers.optimizers import Optimizer
+
+INSTALL: Final = "pip install 'tensorlang[onnx]'"
+EXTRA: Final = "extra."
+
+
+def _safetensors() -> Any:
+    try:
+        import safetensors.numpy  # noqa: PLC0415 - of the onnx extra
+    except ImportError:
+        raise ArgumentError(
+            f"the states of training need the package safetensors: {INSTALL}"
+        ) from None
+    return safetensors
+
+
+def beside(path: str | os.PathLike[str]) -> Path:
+    """Where the states of a model are that is in this file."""
+    return Path(path).with_suffix(".safetensors")
+
+
+def save(
+    model: Model, path: str | os.PathLike[str], extras: Mapping[str, Any] | None = None
+) -> None:
+    """Write a model, and what its training goes on from; each file whole or not at all.
+
+    Args:
+        model: A model that is compiled.
+        path: Of the ONNX file; the states stand beside it as `.safetensors`.
+        extras: Arrays and numbers to keep with the states.
+
+    Raises:
+        GraphError: the model cannot be written as ONNX.
+        ArgumentError: a package is missing, or an extra is no array.
+    """
+    if Path(path).suffix != ".onnx":
+        raise ArgumentError(f"a model is saved as a file.onnx, not {os.fspath(path)!r}")
+    library = _safetensors()
+    network, trainer = model.network, model.trainer_or_none
+    held = {f"state.{name}": array for name, array in network.get_states().items()}
+    said: dict[str, Any] = {"trained": trainer is not None}
+    if trainer is not None:
+        states = trainer.get_states().items()
+        held |= {k: v for k, v in states if not k.startswith("weight.")}
+        said |= {"loss": _loss(trainer.loss), "optimizer": _told(trainer.optimizer)}
+    held |= {f"{EXTRA}{name}": _array(name, v) for name, v in (extras or {}).items()}
+    data = onnx.save(network, path, note=said)
+    digest = {"onnx": hashlib.sha256(data).hexdigest()}
+    written_whole(beside(path), library.numpy.save(held, digest))
+
+
+def _array(name: str, value: Any) -> np.ndarray[Any, Any]:
+    made: np.ndarray[Any, Any] = np.array(value, order="C")
+    if made.dtype.kind not in "biuf":
+        raise ArgumentError(f"extra {name!r} is an array of numbers, not {value!r:.60}")
+    return made
+
+
+def _loss(loss: Any) -> str | None:
+    return next((name for name, known in LOSSES.items() if known is loss), None)
+
+
+def _told(optimizer: Optimizer) -> dict[str, Any] | None:
+    """An optimizer as JSON has it; None where its rate is a function."""
+    given = {f.name: getattr(optimizer, f.name) for f in fields(optimizer)}
+    if callable(optimizer.lr):
+        return None
+    return {"name": type(optimizer).__name__, **given}
+
+
+def load(
+    made: type[Model],
+    path: str | os.PathLike[str],
+    *,
+    train: bool | None = None,
+    loss: Any = None,
+    optimizer: Optimizer | None = None,
+    target: Any = None,
+) -> Model:
+    """A model from an ONNX file, ours or a stranger's, with its states where there are.
+
+    Raises:
+        ArgumentError: there is no such file, or how it was trained cannot be read.
+        GraphError: names the operators that we have not.
+        WeightError: names what is missing, unused, or wrongly sized.
+    """
+    program = onnx.load(path)
+    trained = bool(program.note.get("trained", False)) if train is None else train
+    states, extras = _states(path) if program.note else ({}, {})
+    model = made(program)
+    given: dict[str, Any] = {}
+    if trained:
+        given["loss"] = loss or _asked(program.note, "loss", path)
+        given["optimizer"] = optimizer or _optimizer(program.note, path)
+    model.compile(*program.specs, train=trained, target=target, **given)
+    model.extras = extras
+    _restore(model, states)
+    return model
+
+
+def _restore(model: Model, states: Mapping[str, Any]) -> None:
+    trainer = model.trainer_or_none
+    if trainer is not None and "step" in states:
+        weights = {f"weight.{k}": v for k, v in model.network.weights.items()}
+        trainer.set_states(dict(states) | weights)
+    elif states:
+        own = {k: v for k, v in states.items() if k.startswith("state.")}
+        held = {f"state.{k}": v for k, v in model.network.states.items()}
+        fill(held, own, "state")
+
+
+def _states(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """States and extras, where the file beside is there.
+
+    Raises:
+        WeightError: it is no safetensors, or belongs to another save.
+    """
+    place = beside(path)
+    if not place.is_file():
+        return {}, {}
+    data, library = place.read_bytes(), _safetensors()
+    try:
+        held = library.numpy.load(data)
+        size = int.from_bytes(data[:8], "little")
+        head = json.loads(data[8 : 8 + size]).get("__metadata__", {})
+    except Exception as problem:
+        raise WeightError(f"{place} is no file of states: {problem}") from problem
+    if head.get("onnx") != hashlib.sha256(Path(path).read_bytes()).hexdigest():
+        raise WeightError(
+            f"{place} holds the states of another save than {os.fspath(path)}; remove "
+            "it to begin anew with these weights"
+        )
+    extras = {k.removeprefix(EXTRA): v for k, v in held.items() if k.startswith(EXTRA)}
+    return {k: v for k, v in held.items() if not k.startswith(EXTRA)}, extras
+
+
+def _asked(note: Mapping[str, Any], what: str, path: Any) -> Any:
+    found = note.get(what)
+    if found is None and note:
+        raise ArgumentError(
+            f"{os.fspath(path)} was trained with a {what} that is a function; give it "
+            f"again: Model.load(path, {what}=...)"
+        )
+    return found or "cross_entropy"
+
+
+def _optimizer(note: Mapping[str, Any], path: Any) -> Optimizer | None:
+    if not note:
+        return None
+    said = dict(_asked(note, "optimizer", path))
+    kind = getattr(optimizers, str(said.pop("name", "")), None)
+    if not (isinstance(kind, type) and issubclass(kind, optimizers.Optimizer)):
+        raise ArgumentError(f"{os.fspath(path)} names no optimizer of ours")
+    try:
+        return kind(**said)
+    except TypeError as problem:
+        raise ArgumentError(f"{os.fspath(path)}: {problem}") from None

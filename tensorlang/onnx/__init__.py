@@ -1,0 +1,13 @@
+"""Programs as ONNX files: written in plain opset 18, and strangers' files read.
+
+from tensorlang import onnx
+
+onnx.save(network, "net.onnx")           # what layers.Model.save calls
+program = onnx.load("net.onnx")          # a function of symbolic tensors, as layers are
+"""
+
+from tensorlang.onnx.files import read, written_whole
+from tensorlang.onnx.programs import Program, load
+from tensorlang.onnx.writing import model_of, save
+
+__all__ = ["Program", "load", "model_of", "read", "save", "written_whole"]

@@ -1,0 +1,99 @@
+"""Nodes of ONNX on what is known already: shapes that a file computes with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from tensorlang.onnx.programs import Call
+
+
+def shape_of(call: Call) -> Any:
+    """The shape of a value: whole numbers, and names where sizes are open."""
+    shape = call.inputs[0].shape
+    part = shape[call.given.get("start", 0) : call.given.get("end", len(shape))]
+    return np.array(part, object)
+
+
+def _constant(call: Call) -> Any:
+    from tensorlang.onnx.files import library  # noqa: PLC0415 - of the onnx extra
+
+    (kind, value), *_ = call.given.items()
+    if kind == "value":
+        return np.array(library().numpy_helper.to_array(value))
+    dtype = {"i": np.int64, "f": np.float32}.get(kind.removeprefix("value_")[0])
+    return np.array(value, dtype)
+
+
+def _gather(call: Call) -> Any:
+    x, ids = call.inputs
+    return np.take(x, np.asarray(ids, np.int64), axis=call.given.get("axis", 0))
+
+
+def _slice(call: Call) -> Any:
+    x, starts, ends = call.inputs[:3]
+    axes = range(x.ndim) if call.input(3) is None else call.input(3)
+    steps = [1] * len(starts) if call.input(4) is None else call.input(4)
+    cut = [slice(None)] * x.ndim
+    for axis, *part in zip(axes, starts, ends, steps, strict=False):
+        cut[int(axis)] = slice(*map(int, part))
+    return x[tuple(cut)]
+
+
+def _unsqueeze(call: Call) -> Any:
+    return np.expand_dims(call.inputs[0], tuple(int(a) for a in call.inputs[1]))
+
+
+def _squeeze(call: Call) -> Any:
+    axes = call.input(1)
+    return np.squeeze(call.inputs[0], None if axes is None else tuple(map(int, axes)))
+
+
+def _cast(call: Call) -> Any:
+    from tensorlang.onnx.files import library  # noqa: PLC0415 - of the onnx extra
+
+    x = call.inputs[0]
+    wanted = library().helper.tensor_dtype_to_np_dtype(call.given["to"])
+    return x if x.dtype == object else x.astype(wanted)
+
+
+def _concat(call: Call) -> Any:
+    return np.concatenate([np.atleast_1d(x) for x in call.inputs], call.given["axis"])
+
+
+def _reshape(call: Call) -> Any:
+    return np.reshape(call.inputs[0], [int(n) for n in call.inputs[1]])
+
+
+def _filled(call: Call) -> Any:
+    from tensorlang.onnx.files import library  # noqa: PLC0415 - of the onnx extra
+
+    value = call.given.get("value")
+    fill = [0.0] if value is None else library().numpy_helper.to_array(value)
+    fill = np.asarray(fill, None if value is not None else np.float32)
+    return np.full([int(n) for n in call.inputs[0]], fill.reshape(-1)[0])
+
+
+FOLDED: Final[dict[str, Callable[[Call], Any]]] = {
+    "Constant": _constant,
+    "ConstantOfShape": _filled,
+    "Gather": _gather,
+    "Slice": _slice,
+    "Unsqueeze": _unsqueeze,
+    "Squeeze": _squeeze,
+    "Cast": _cast,
+    "Concat": _concat,
+    "Reshape": _reshape,
+    "Identity": lambda call: call.inputs[0],
+    "Add": lambda call: call.inputs[0] + call.inputs[1],
+    "Sub": lambda call: call.inputs[0] - call.inputs[1],
+    "Mul": lambda call: call.inputs[0] * call.inputs[1],
+}
+
+
+def folded(call: Call) -> Any:
+    """What a node of constants gives."""
+    return FOLDED[call.kind](call)

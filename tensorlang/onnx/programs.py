@@ -1,0 +1,259 @@
+"""ONNX files as functions of symbolic tensors, on the operators that we have.
+
+Weights become weights of the network, called as in the file. A state of training that
+our own files have (the generator's key, running moments) becomes a reference. Dropout
+of a stranger's file gets its keys by splitting: one key is held, and after each dropout
+its second half is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tensorlang import graph
+from tensorlang.errors import ArgumentError, GraphError, TensorlangError
+from tensorlang.graph.leaves import Weight
+from tensorlang.graph.network import training
+from tensorlang.graph.specs import KeySpec, TensorSpec
+from tensorlang.graph.values import Value
+from tensorlang.onnx.files import library, read
+from tensorlang.onnx.functions import DOMAIN
+from tensorlang.onnx.writing import NOTE, TRAINING
+from tensorlang.ops import random
+
+GENERATOR = "generator"
+
+
+class Call:
+    """A node of a file, with what is known of its inputs.
+
+    Attributes:
+        kind: Its operator's name in ONNX.
+        inputs: Symbolic values; arrays where they are constants; None where left out.
+        given: Its attributes.
+        place: How a message calls it.
+        program: The program that it is in.
+    """
+
+    inputs: list[Any]
+
+    def __init__(self, program: Program, node: Any, inputs: Sequence[Any]) -> None:
+        self.program, self.kind = program, str(node.op_type)
+        self.inputs = list(inputs)
+        helper = library().helper
+        self.given: dict[str, Any] = {}
+        for attribute in node.attribute:
+            value = helper.get_attribute_value(attribute)
+            text = isinstance(value, bytes)
+            self.given[attribute.name] = value.decode() if text else value
+        self.place = f"{node.op_type} {node.name!r}" if node.name else node.op_type
+
+    def input(self, at: int) -> Any:
+        """An input; None where it is left out."""
+        return self.inputs[at] if at < len(self.inputs) else None
+
+    def known(self, at: int, what: str) -> Any:
+        """An input that has to be constant, such as a shape.
+
+        Raises:
+            GraphError: it is computed from data.
+        """
+        value = self.input(at)
+        if isinstance(value, Weight):
+            value = self.program.arrays[value.path]
+        if isinstance(value, Value):
+            raise self.refuse(f"{what} depends on data; we need a constant")
+        return value
+
+    def refuse(self, why: str) -> GraphError:
+        """An error that says what of it we have not."""
+        return GraphError(f"{self.program.name}: {self.place}: {why}")
+
+
+class Program:
+    """What an ONNX file computes: called on symbolic tensors, as a layer is.
+
+    Attributes:
+        name: The file's.
+        specs: Of the inputs.
+        arrays: Weights, constants and first states, by name.
+        weights: The names of those that are weights.
+        states: The names of inputs that training carries on, with their references.
+        note: What our writer said beside; empty of a stranger.
+        key: The key that the next dropout is given a half of.
+    """
+
+    def __init__(self, model: Any, name: str) -> None:
+        """Read a model.
+
+        Raises:
+            GraphError: names the operators that we have not.
+        """
+        self.name, self.model = name, model
+        self.note: Mapping[str, Any] = _note(model, name)
+        to_array = library().numpy_helper.to_array
+        self.arrays = {t.name: _array(to_array(t)) for t in model.graph.initializer}
+        told = self.note.get("weights")
+        self.weights = set(told if told is not None else _floats(self.arrays))
+        self.states = self._states(self.note.get("states", {}))
+        self.inputs = [v for v in model.graph.input if v.name not in self.arrays]
+        self.specs = tuple(map(_spec, self.inputs))
+        self.key: Any = None
+        self._made: dict[str, Weight] = {}
+        self._check()
+
+    def _check(self) -> None:
+        from tensorlang.onnx.reading import has  # noqa: PLC0415 - it builds on this
+
+        missing = {n.op_type for n in self.model.graph.node if not has(n)}
+        if missing:
+            raise GraphError(
+                f"{self.name} has operators that we have not: "
+                + ", ".join(sorted(missing))
+            )
+
+    def _states(self, told: Mapping[str, str]) -> dict[str, graph.Ref]:
+        return {
+            name: graph.ref(
+                KeySpec() if spec.startswith("key<") else self.arrays[name], name
+            )
+            for name, spec in told.items()
+        }
+
+    def __call__(self, *inputs: Any) -> Any:
+        """Write it into the program that is being written.
+
+        Raises:
+            ArgumentError: there are more or fewer inputs.
+            GraphError, ShapeError, DTypeError: names the node that does not fit.
+        """
+        if len(inputs) != len(self.specs):
+            raise ArgumentError(
+                f"{self.name} takes {len(self.specs)} inputs "
+                f"({', '.join(v.name for v in self.inputs)}), got {len(inputs)}"
+            )
+        values: dict[str, Any] = {"": None}
+        for name, array in self.arrays.items():
+            values[name] = self._weight(name) if name in self.weights else array
+        values.update((v.name, x) for v, x in zip(self.inputs, inputs, strict=True))
+        values.update(self._opened())
+        for node in self.model.graph.node:
+            self._node(node, values)
+        self._closed(values)
+        whole = self.model.graph.output
+        outs = whole[: len(whole) - len(self.states)]
+        made = tuple(graph.constant(values[out.name]) for out in outs)
+        return made[0] if len(made) == 1 else made
+
+    def _opened(self) -> dict[str, Any]:
+        """What the states hold at first; in use, keys are not drawn from."""
+        self.key = None
+        return {
+            name: graph.read(place)
+            if training() or isinstance(place.spec, TensorSpec)
+            else None
+            for name, place in self.states.items()
+        }
+
+    def _closed(self, values: Mapping[str, Any]) -> None:
+        """Keep what the states hold in the end."""
+        if training():
+            for name, place in self.states.items():
+                graph.write(place, values[f"{name}.after"])
+            if self.key is not None:
+                graph.write(_GENERATOR, self.key)
+
+    def next_key(self) -> Any:
+        """A key for one dropout: half of the one that is held; the other is held on."""
+        held = graph.read(_GENERATOR) if self.key is None else self.key
+        self.key, own = random.split(held)
+        return own
+
+    def _weight(self, name: str) -> Weight:
+        if name not in self._made:
+            array = self.arrays[name]
+            spec = TensorSpec(array.shape, array.dtype.name)
+            free = name not in self.note.get("fixed", ())
+            self._made[name] = Weight(spec, name, _Begin(array), trainable=free)
+        return self._made[name]
+
+    def _node(self, node: Any, values: dict[str, Any]) -> None:
+        from tensorlang.onnx.reading import applied  # noqa: PLC0415 - it builds on this
+
+        call = Call(self, node, [values[name] for name in node.input])
+        try:
+            made = applied(call, node.domain)
+        except TensorlangError as problem:
+            if call.place in str(problem):
+                raise
+            raise type(problem)(f"{self.name}: {call.place}: {problem}") from problem
+        several = made if isinstance(made, tuple) else (made,)
+        values.update(zip(node.output, several, strict=False))
+
+    def __repr__(self) -> str:
+        return f"Program({self.name})"
+
+
+class _Begin:
+    """What a weight of a file begins as: itself."""
+
+    def __init__(self, array: np.ndarray[Any, Any]) -> None:
+        self.array = array
+
+    def __call__(self, *_: Any) -> np.ndarray[Any, Any]:
+        return self.array
+
+
+_GENERATOR = graph.ref(KeySpec(), GENERATOR)
+
+
+def _note(model: Any, name: str) -> Mapping[str, Any]:
+    for entry in model.metadata_props:
+        if entry.key == NOTE:
+            try:
+                said = json.loads(entry.value)
+            except ValueError as problem:
+                raise GraphError(f"{name}: its note is no JSON: {problem}") from None
+            return said if isinstance(said, dict) else {}
+    return {}
+
+
+def _array(array: Any) -> np.ndarray[Any, Any]:
+    made: np.ndarray[Any, Any] = np.array(array, order="C")
+    return made
+
+
+def _floats(arrays: Mapping[str, np.ndarray[Any, Any]]) -> list[str]:
+    """What of a stranger's constants is a weight: floats of more than one number."""
+    return [n for n, a in arrays.items() if a.dtype.kind not in "iub" and a.ndim]
+
+
+def _spec(value: Any) -> TensorSpec:
+    """The spec of an input; its first open size is the batch."""
+    tensor = value.type.tensor_type
+    shape: list[Any] = []
+    for at, dim in enumerate(tensor.shape.dim):
+        name = dim.dim_param if dim.dim_param.isidentifier() else f"{value.name}_{at}"
+        fixed = dim.HasField("dim_value")
+        shape.append(dim.dim_value if fixed else "batch" if at == 0 else name)
+    dtype = library().helper.tensor_dtype_to_np_dtype(tensor.elem_type)
+    return TensorSpec(tuple(shape), dtype.name)
+
+
+def load(path: str | os.PathLike[str]) -> Program:
+    """The program in an ONNX file: ours, or a stranger's.
+
+    Raises:
+        ArgumentError: there is no such file, it is no ONNX, or onnx is missing.
+        GraphError: names the operators that we have not.
+        WeightError: data outside of the file is not in its folder.
+    """
+    return Program(read(path), os.fspath(path))
+
+
+__all__ = ["DOMAIN", "TRAINING", "Call", "Program", "load"]

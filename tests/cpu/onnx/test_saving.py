@@ -1,0 +1,209 @@
+"""Models as ONNX files: the same numbers in onnxruntime, the same bits when loaded."""
+
+import numpy as np
+import pytest
+
+from tensorlang.errors import ArgumentError, GraphError, WeightError
+from tensorlang.graph import TensorSpec
+from tensorlang.graph.network import training
+from tensorlang.layers import (
+    SGD,
+    Adam,
+    AvgPool2D,
+    BatchNorm,
+    Conv2D,
+    Dense,
+    Dropout,
+    Embedding,
+    Flatten,
+    Layer,
+    LayerNorm,
+    MaxPool2D,
+    Model,
+    RMSNorm,
+    Sequential,
+)
+from tensorlang.ops import math, nn, random
+
+onnx = pytest.importorskip("onnx", reason="the extra onnx is not installed")
+pytest.importorskip("safetensors", reason="the extra onnx is not installed")
+
+RNG = np.random.default_rng(3)
+X = RNG.normal(size=(16, 2, 12, 12)).astype(np.float32)
+T = np.arange(16) % 10
+
+
+def lenet(**options):
+    layers = Sequential(
+        Conv2D(6, 5, padding="same", activation="relu"),
+        AvgPool2D(2),
+        BatchNorm(),
+        Conv2D(4, 3, "tanh", stride=2, padding=1),
+        MaxPool2D(2, 1),
+        Flatten(),
+        Dropout(0.5),
+        Dense(10, "gelu"),
+        Dropout(0.2),
+        LayerNorm(),
+        Dense(10),
+    )
+    spec = TensorSpec(("batch", 2, 12, 12))
+    return Model(layers).compile(spec, **({"optimizer": Adam(lr=0.01)} | options))
+
+
+def session(path):
+    runtime = pytest.importorskip("onnxruntime")
+    options = runtime.SessionOptions()
+    options.log_severity_level = 3
+    return runtime.InferenceSession(str(path), options)
+
+
+def test_e_the_file_runs_in_onnxruntime(tmp_path) -> None:
+    model = lenet()
+    model.train_one_batch(X, T)
+    model.save(tmp_path / "net.onnx")
+    found = session(tmp_path / "net.onnx").run(["y0"], {"x0": X})[0]
+    np.testing.assert_allclose(found, model(X), rtol=1e-4, atol=1e-5)
+
+
+class Masks(Layer):
+    """Two dropouts and nothing else."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = Dropout(0.3), Dropout(0.9)
+
+    def apply(self, x):
+        return self.second(self.first(x))
+
+
+@pytest.mark.parametrize("engine", ["onnxruntime", "reference"])
+def test_e_training_dropout_is_exact_to_the_bit(tmp_path, engine) -> None:
+    model = Model(Masks()).compile(TensorSpec(("batch", 7)), train=False)
+    model.save(tmp_path / "net.onnx")
+    x = RNG.normal(size=(501, 7)).astype(np.float32)
+    given = {
+        "x0": x,
+        "generator": np.asarray(random.key_data(random.key(5))),
+        "training": np.array(True),
+    }
+    if engine == "onnxruntime":
+        run = session(tmp_path / "net.onnx").run
+    else:
+        import onnx.reference
+
+        run = onnx.reference.ReferenceEvaluator(str(tmp_path / "net.onnx")).run
+    y, after = run(None, given)
+    wanted, state = nn.dropout_train(x, random.key(5), 0.3)
+    wanted, state = nn.dropout_train(wanted, state, 0.9)
+    np.testing.assert_array_equal(y, wanted)
+    np.testing.assert_array_equal(after, random.key_data(state))
+
+
+def test_e_the_hash_is_plain_opset_18() -> None:
+    from tensorlang.onnx.functions import functions
+
+    (made,) = functions({"threefry2x32"})
+    kinds = {node.op_type for node in made.node}
+    assert kinds == {"Add", "BitShift", "BitwiseXor", "Constant", "Gather"}
+    assert sum(node.op_type != "Constant" for node in made.node) == 122
+    assert ("", 18) in [(o.domain, o.version) for o in made.opset_import]
+
+
+def test_e_loading_goes_on_with_the_same_bits(tmp_path) -> None:
+    first = lenet()
+    for _ in range(10):
+        first.train_one_batch(X, T)
+    first.save(tmp_path / "net.onnx", extras={"epoch": 3, "best": [0.5, 0.25]})
+    second = Model.load(tmp_path / "net.onnx")
+    assert second.extras["epoch"] == 3
+    assert second.extras["best"].tolist() == [0.5, 0.25]
+    np.testing.assert_array_equal(first(X), second(X))
+    wanted = [first.train_one_batch(X, T) for _ in range(5)]
+    assert [second.train_one_batch(X, T) for _ in range(5)] == wanted
+    states = second.get_states()
+    for name, array in first.get_states().items():
+        np.testing.assert_array_equal(array, states[name])
+
+
+class Words(Layer):
+    """What the other models have not."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.norm = Embedding(9, 8), RMSNorm()
+        self.inner = Dense(8, "silu", bias=None)
+
+    def apply(self, ids):
+        x = self.norm(self.table(ids))
+        x = math.add(self.inner(x), x)
+        scores = math.matmul(x, x, transpose_b=True)
+        mixed = math.matmul(nn.softmax(math.multiply(scores, 0.5)), x)
+        return math.mean(nn.concatenate([mixed, x], 2), 1)
+
+
+def test_a_model_of_words_comes_back(tmp_path) -> None:
+    model = Model(Words()).compile(TensorSpec(("batch", 5), "int64"), train=False)
+    ids = RNG.integers(0, 9, (4, 5))
+    model.save(tmp_path / "net.onnx")
+    found = session(tmp_path / "net.onnx").run(None, {"x0": ids})[0]
+    np.testing.assert_allclose(found, model(ids), rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(Model.load(tmp_path / "net.onnx")(ids), model(ids))
+
+
+def test_a_function_is_given_again(tmp_path) -> None:
+    model = lenet(optimizer=SGD(lr=lambda step: 0.1 / (step + 1)))
+    model.save(tmp_path / "net.onnx")
+    with pytest.raises(ArgumentError, match=r"an? optimizer that is a function"):
+        Model.load(tmp_path / "net.onnx")
+    again = Model.load(tmp_path / "net.onnx", optimizer=SGD(lr=0.1))
+    assert again.train_one_batch(X, T) == model.train_one_batch(X, T)
+
+
+def test_states_of_another_save_are_refused(tmp_path) -> None:
+    model = lenet()
+    model.save(tmp_path / "a.onnx")
+    model.train_one_batch(X, T)
+    model.save(tmp_path / "b.onnx")
+    (tmp_path / "b.safetensors").replace(tmp_path / "a.safetensors")
+    with pytest.raises(WeightError, match=r"states of another save"):
+        Model.load(tmp_path / "a.onnx")
+
+
+def test_states_that_do_not_fit_are_named(tmp_path) -> None:
+    model = lenet()
+    model.save(tmp_path / "net.onnx")
+    with pytest.raises(WeightError, match=r"'optimizer.velocity.0.weight' is missing"):
+        Model.load(tmp_path / "net.onnx", optimizer=SGD(momentum=0.9))
+
+
+def test_nothing_is_written_by_halves(tmp_path, monkeypatch) -> None:
+    from tensorlang.onnx import files
+
+    model = lenet()
+    model.save(tmp_path / "net.onnx")
+    before = (tmp_path / "net.onnx").read_bytes()
+    model.train_one_batch(X, T)
+
+    def full(_):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(files.os, "fsync", full)
+    with pytest.raises(OSError, match="no space"):
+        model.save(tmp_path / "net.onnx")
+    assert (tmp_path / "net.onnx").read_bytes() == before
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["net.onnx", "net.safetensors"]
+
+
+def test_what_onnx_has_not_is_named(tmp_path) -> None:
+    sorted_ = Model(math.sort).compile(TensorSpec(("batch", 3)), train=False)
+    with pytest.raises(GraphError, match=r"has math.sort, which we do not write"):
+        sorted_.save(tmp_path / "net.onnx")
+
+    other = Model(lambda x: x * 2.0 if training() else x)
+    other.compile(TensorSpec(("batch", 3)), train=False)
+    with pytest.raises(GraphError, match=r"other things in training"):
+        other.save(tmp_path / "net.onnx")
+    with pytest.raises(ArgumentError, match=r"saved as a file.onnx"):
+        other.save(tmp_path / "net.pt")

@@ -1,0 +1,184 @@
+"""Files of strangers: PyTorch's exports, data outside of the file, what we have not."""
+
+import numpy as np
+import pytest
+
+from tensorlang.errors import ArgumentError, GraphError, WeightError
+from tensorlang.layers import SGD, Model
+from tensorlang.ops import nn, random
+
+onnx = pytest.importorskip("onnx", reason="the extra onnx is not installed")
+
+RNG = np.random.default_rng(4)
+
+
+def network(torch):
+    layers = torch.nn
+    torch.manual_seed(0)
+    return layers.Sequential(
+        layers.Conv2d(1, 6, 5, padding=2),
+        layers.ReLU(),
+        layers.MaxPool2d(2),
+        layers.BatchNorm2d(6),
+        layers.Conv2d(6, 4, 3, stride=2),
+        layers.GELU(),
+        layers.Flatten(),
+        layers.Dropout(0.5),
+        layers.Linear(36, 12),
+        layers.LayerNorm(12),
+        layers.Linear(12, 3),
+        layers.Softmax(dim=1),
+    )
+
+
+@pytest.mark.parametrize("dynamo", [False, True])
+def test_what_pytorch_exports_runs_on_our_operators(tmp_path, dynamo) -> None:
+    torch = pytest.importorskip("torch")
+    if dynamo:
+        pytest.importorskip("onnxscript")
+    made = network(torch).eval()
+    x = torch.randn(4, 1, 16, 16)
+    path = tmp_path / "net.onnx"
+    sizes = {"input": {0: "batch"}}
+    given = {"dynamic_axes": sizes, "input_names": ["input"]}
+    if dynamo:
+        batch = torch.export.Dim("batch", min=2, max=64)
+        given = {"dynamic_shapes": ({0: batch},), "external_data": True}
+    torch.onnx.export(made, (x,), str(path), dynamo=dynamo, **given)
+    model = Model.load(path)
+    for batch in (4, 7):
+        x = torch.randn(batch, 1, 16, 16)
+        with torch.no_grad():
+            wanted = made(x).numpy()
+        np.testing.assert_allclose(model(x.numpy()), wanted, rtol=1e-4, atol=1e-6)
+
+
+def written(tmp_path, text):
+    from onnx import parser
+
+    model = parser.parse_model('<ir_version: 8, opset_import: ["" : 18]>\n' + text)
+    onnx.save(model, str(tmp_path / "net.onnx"))
+    return tmp_path / "net.onnx"
+
+
+TWO = """main (float[N, 4] x) => (float[N, 4] y) {
+  rate = Constant <value_float = 0.5> ()
+  on = Constant <value = bool {1}> ()
+  a = Dropout(x, rate, on)
+  b = Relu(a)
+  y = Dropout(b, rate, on)
+}"""
+
+
+def test_a_dropout_gets_keys_by_splitting_one_that_is_held(tmp_path) -> None:
+    model = Model.load(written(tmp_path, TWO), train=True, loss="mse")
+    x = RNG.normal(size=(40, 4)).astype(np.float32)
+    np.testing.assert_array_equal(model(x), np.maximum(x, 0))  # in use, nothing drops
+    words = model.network.states["generator"].copy()
+    outputs = model.trainer.train_minibatch(x, x)[1].copy()
+    held, first = random.split(random.wrap_key_data(words, impl="threefry2x32"))
+    held, second = random.split(held)
+    wanted = nn.dropout(nn.relu(nn.dropout(x, 0.5, key=first)), 0.5, key=second)
+    np.testing.assert_array_equal(outputs, wanted)
+    np.testing.assert_array_equal(
+        model.network.states["generator"], random.key_data(held)
+    )
+
+
+def test_a_strangers_model_learns(tmp_path) -> None:
+    torch = pytest.importorskip("torch")
+    made = torch.nn.Sequential(
+        torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2)
+    )
+    path = str(tmp_path / "net.onnx")
+    torch.onnx.export(
+        made,
+        (torch.randn(3, 4),),
+        path,
+        dynamo=False,
+        input_names=["x"],
+        dynamic_axes={"x": {0: "batch"}},
+    )
+    model = Model.load(path, train=True, optimizer=SGD(lr=0.5))
+    x = RNG.normal(size=(64, 4)).astype(np.float32)
+    t = (x[:, 0] > 0).astype(np.int64)
+    losses = [model.train_one_batch(x, t) for _ in range(60)]
+    assert losses[-1] < 0.3 * losses[0]
+    assert set(model.get_params()) == {"0.weight", "0.bias", "2.weight", "2.bias"}
+
+
+def test_operators_that_we_have_not_are_named(tmp_path) -> None:
+    path = written(
+        tmp_path,
+        "m (float[N] x) => (float[N] y) { a = Det(x) b = Hardmax(a) y = Relu(b) }",
+    )
+    with pytest.raises(GraphError, match=r"that we have not: Det, Hardmax"):
+        Model.load(path)
+
+
+def test_no_model(tmp_path) -> None:
+    with pytest.raises(ArgumentError, match=r"there is no such file"):
+        Model.load(tmp_path / "none.onnx")
+    (tmp_path / "net.onnx").write_bytes(b"\x08\xff nothing")
+    with pytest.raises(ArgumentError, match=r"is no ONNX model"):
+        Model.load(tmp_path / "net.onnx")
+
+
+def outside(tmp_path, location, length=16):
+    """A model whose weight says that it stands in another file."""
+    folder = tmp_path / "model"
+    folder.mkdir()
+    path = written(
+        folder,
+        "m (float[N, 4] x) => (float[N, 4] y) <float[4] w = {1, 2, 3, 4}> "
+        "{ y = Mul(x, w) }",
+    )
+    model = onnx.load(str(path))
+    tensor = model.graph.initializer[0]
+    tensor.ClearField("float_data")
+    tensor.ClearField("raw_data")
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    said = {"location": location, "offset": "4", "length": str(length)}
+    del tensor.external_data[:]
+    for key, value in said.items():
+        tensor.external_data.add(key=key, value=value)
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+DATA = np.arange(5, dtype=np.float32).tobytes()
+
+
+def test_data_beside_the_file_is_read(tmp_path) -> None:
+    path = outside(tmp_path, "data.bin")
+    (path.parent / "data.bin").write_bytes(DATA)
+    found = Model.load(path)(np.ones((1, 4), np.float32))
+    assert found.tolist() == [[1, 2, 3, 4]]
+
+
+@pytest.mark.parametrize("location", ["../data.bin", "a/../../data.bin", "/", ""])
+def test_data_never_leaves_the_folder(tmp_path, location) -> None:
+    path = outside(tmp_path, location)
+    (tmp_path / "data.bin").write_bytes(DATA)
+    with pytest.raises((WeightError, ArgumentError)):
+        Model.load(path)
+
+
+def test_data_behind_a_link_is_not_read(tmp_path) -> None:
+    path = outside(tmp_path, "data.bin")
+    (tmp_path / "secret").write_bytes(DATA)
+    (path.parent / "data.bin").symlink_to(tmp_path / "secret")
+    with pytest.raises((WeightError, ArgumentError), match=r"no plain file"):
+        Model.load(path)
+    (path.parent / "data.bin").unlink()
+    (path.parent / "real.bin").write_bytes(DATA)
+    (path.parent / "data.bin").symlink_to(path.parent / "real.bin")
+    with pytest.raises(WeightError, match=r"no plain file"):
+        Model.load(path)
+
+
+def test_data_that_ends_before_is_refused(tmp_path) -> None:
+    path = outside(tmp_path, "data.bin", length=20)
+    (path.parent / "data.bin").write_bytes(DATA)
+    with pytest.raises(WeightError, match=r"which ends before"):
+        Model.load(path)
