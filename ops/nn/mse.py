@@ -140,7 +140,7 @@ def mse_grad(
     """
     how = _checked("nn.mse_grad", reduction)
     own(dy, prediction, truth)
-    elements = getattr(prediction, "size", 1) if how == "mean" else 1
-    scale = 2.0 / max(elements, 1)
+    counts = (math.prod(getattr(of, "shape", ())) for of in (prediction, truth))
+    scale = 2.0 / max(1, *counts) if how == "mean" else 2.0
     given = {"reduction": how}
     return mixed(mse_grad, (dy, prediction, truth), target, out, given, (scale,))

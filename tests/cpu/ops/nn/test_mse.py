@@ -109,3 +109,12 @@ def test_what_does_not_fit():
         nn.mse_grad(p, p, p)
     with pytest.raises(ShapeError, match=r"dy has shape \(4,\), nn.mse gives \(3, 4\)"):
         nn.mse_grad(p[0], p, p, "none")
+
+
+def test_gradients_of_tensors_and_of_numbers_count_all_elements():
+    torch = pytest.importorskip("torch")
+    ones, zeros = torch.ones(3, 4), torch.zeros(3, 4)
+    found = nn.mse_grad(torch.tensor(1.0), ones, zeros)
+    assert isinstance(found, torch.Tensor)
+    np.testing.assert_allclose(found, 2 / 12, rtol=1e-6)
+    np.testing.assert_allclose(nn.mse_grad(1.0, 1.0, zeros), found, rtol=1e-6)
