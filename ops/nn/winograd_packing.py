@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tensorlang.errors import ArgumentError, DTypeError, ShapeError
+from tensorlang.ops.dispatch import own
 from tensorlang.ops.nn import convolution_plans as plans
 from tensorlang.ops.nn.windows import hashable
 from tensorlang.ops.nn.winograd import NAMES
@@ -116,10 +117,27 @@ def convolve(  # noqa: PLR0917 - as `call`
         raise ArgumentError(
             f"nn.conv2d: weights are packed for NCHW, not {given['layout']!r}"
         )
+    _of_channels(x, w)
     arrays = (x, w.array) if b is None else (x, w.array, b)
     kept = {name: given[name] for name in ("padding", "activation")}
     attributes = {"outputs": w.shape[0], **kept}
     return call(conv2d_winograd, arrays, attributes, (), target, out)
+
+
+def _of_channels(x: Any, w: PackedWindows) -> None:
+    """Refuse images whose channels are others than the weights': both may fit strips.
+
+    Raises:
+        ShapeError: they are.
+    """
+    if type(x) is not np.ndarray:
+        own(x)  # a graph's, whose sizes may have names
+    shape = tuple(getattr(x, "shape", ()))
+    if len(shape) == 4 and shape[1] != w.shape[1]:
+        raise ShapeError(
+            f"nn.conv2d: weights of shape {w.shape}, packed, need images of "
+            f"{w.shape[1]} channels, not {shape[1]}: x has shape {shape}"
+        )
 
 
 def _windows(shape: Shape) -> tuple[int, int, int, int]:

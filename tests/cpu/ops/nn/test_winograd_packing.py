@@ -78,7 +78,11 @@ def test_what_does_not_fit_is_told(windows, packed):
         (lambda: nn.conv2d(x, packed, stride=2), ArgumentError, "stride 1, not 2"),
         (lambda: nn.conv2d(x, packed, layout="NHWC"), ArgumentError, "for NCHW"),
         (lambda: nn.conv2d(x, packed, tolerance=1e-5), ArgumentError, "winograd43 nee"),
-        (lambda: nn.conv2d(x[:, :16], packed), ShapeError, "do not go with images"),
+        (lambda: nn.conv2d(x[:, :16], packed), ShapeError, "20 channels, not 16"),
+        (lambda: nn.conv2d(x[:, :19], packed), ShapeError, "20 channels, not 19"),
+        (lambda: nn.conv2d(images(1, 21, 6, 6), packed), ShapeError, "20 channels"),
+        (lambda: nn.conv2d(images(1, 30, 6, 6), packed), ShapeError, "20 channels"),
+        (lambda: nn.conv2d(x[0], packed), ShapeError, "do not go with images"),
         (
             lambda: nn.conv2d(x.astype(np.float64), packed),
             DTypeError,
