@@ -1,0 +1,1 @@
+"""Our operators in other systems, differentiable there: PyTorch and JAX."""

@@ -1,0 +1,73 @@
+"""Our operators as PyTorch's: values, gradients, the compiler's view."""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="the extra interop is not installed")
+
+from tensorlang.errors import KeyReuseError  # noqa: E402
+from tensorlang.interop import torch as ours  # noqa: E402
+from tensorlang.ops import nn, random  # noqa: E402
+
+F = torch.nn.functional
+
+
+def given(*shapes):
+    torch.manual_seed(1)
+    return [torch.randn(s, dtype=torch.float64, requires_grad=True) for s in shapes]
+
+
+CASES = {
+    "dense": (ours.dense, F.linear, [(3, 4), (5, 4), (5,)]),
+    "dense without bias": (ours.dense, F.linear, [(2, 3, 4), (5, 4)]),
+    "conv2d": (
+        lambda x, w, b: ours.conv2d(x, w, b, 2, 1),
+        lambda x, w, b: F.conv2d(x, w, b, 2, 1),
+        [(2, 3, 6, 5), (4, 3, 3, 3), (4,)],
+    ),
+    "layer_norm": (
+        ours.layer_norm,
+        lambda x, w, b: F.layer_norm(x, (6,), w, b),
+        [(4, 6), (6,), (6,)],
+    ),
+    "relu": (ours.relu, F.relu, [(5, 3)]),
+    "gelu": (ours.gelu, F.gelu, [(5, 3)]),
+    "silu": (ours.silu, F.silu, [(5, 3)]),
+    "softmax": (ours.softmax, lambda x: F.softmax(x, -1), [(5, 3)]),
+    "log_softmax": (ours.log_softmax, lambda x: F.log_softmax(x, -1), [(5, 3)]),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values_and_gradients(name) -> None:
+    op, theirs, shapes = CASES[name]
+    arrays = given(*shapes)
+    torch.testing.assert_close(op(*arrays), theirs(*arrays))
+    assert torch.autograd.gradcheck(op, arrays, eps=1e-6, atol=1e-5)
+
+
+def test_dropout_by_key() -> None:
+    x = torch.randn(50, 4, requires_grad=True)
+    key = random.key(3)
+    y = ours.dropout(x, 0.3, key=key)
+    wanted = nn.dropout(x.detach().numpy(), 0.3, key=random.key(3))
+    np.testing.assert_array_equal(y.detach().numpy(), wanted)
+    y.sum().backward()
+    mask = nn.dropout(np.ones((50, 4), np.float32), 0.3, key=random.key(3))
+    np.testing.assert_array_equal(x.grad.numpy(), mask)
+    with pytest.raises(KeyReuseError):
+        ours.dropout(x, 0.3, key=key)
+
+
+def test_the_compiler_knows_shapes() -> None:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        x, w = torch.empty(2, 3, 8, 8), torch.empty(4, 3, 3, 3)
+        assert ours.conv2d(x, w, None, 2, 1).shape == (2, 4, 4, 4)
+        assert ours.dense(torch.empty(7, 4), torch.empty(5, 4)).shape == (7, 5)
+
+
+def test_they_are_custom_ops() -> None:
+    x = torch.randn(3, 4)
+    torch.testing.assert_close(torch.ops.tensorlang.gelu(x), F.gelu(x))
