@@ -14,7 +14,7 @@ BAD = {
     "misspelt to tune": (["tune", "unifrom"], "did you mean uniform"),
     "family to show": (["show", "threefry"], "'threefry' is a family"),
     "unknown target": (["show", "bits", "--target", "tpu"], "'tpu' is no target"),
-    "absent target": (["show", "bits", "--target", "cuda"], "is not present"),
+    "absent target": (["tune", "bits", "--target", "cuda"], "is not present"),
     "target of tune": (["tune", "bits", "--target", "tpu"], "'tpu' is no target"),
     "target of verify": (["verify", "--target", "llvm:3"], "there is one CPU target"),
     "shape of letters": (["show", "bits", "--shape", "64y"], "--shape '64y' is not"),
