@@ -1,0 +1,94 @@
+"""A transformer block with dropout learns to say which token stood first.
+
+    python examples/transformer_block.py [FOLDER]
+
+Attention of one head is written with matrix products and a softmax; the layers find
+their sizes and their weights' names by themselves.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tensorlang.graph import TensorSpec
+from tensorlang.layers import Adam, Dense, Dropout, Embedding, Layer, LayerNorm, Model
+from tensorlang.ops import math, nn, random
+
+TOKENS, LENGTH, WIDTH = 12, 8, 32
+
+
+class Attention(Layer):
+    """Each position takes from all of them, as much as their queries and keys agree."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.query, self.key, self.value = Dense(width), Dense(width), Dense(width)
+        self.scale = width**-0.5
+
+    def apply(self, x: Any) -> Any:
+        """`[batch, time, width]` to the same."""
+        scores = math.matmul(self.query(x), self.key(x), transpose_b=True)
+        return math.matmul(nn.softmax(scores * self.scale), self.value(x))
+
+
+class Block(Layer):
+    """Attention, then a dense network, each around a skip connection."""
+
+    def __init__(self, width: int, rate: float) -> None:
+        super().__init__()
+        self.before, self.attention = LayerNorm(), Attention(width)
+        self.between, self.wide = LayerNorm(), Dense(4 * width, "gelu")
+        self.narrow = Dense(width)
+        self.first, self.second = Dropout(rate), Dropout(rate)
+
+    def apply(self, x: Any) -> Any:
+        """`[batch, time, width]` to the same."""
+        x = x + self.first(self.attention(self.before(x)))
+        return x + self.second(self.narrow(self.wide(self.between(x))))
+
+
+class Reader(Layer):
+    """Tokens with places, one block, and a guess from the last position's sum."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = Embedding(TOKENS * LENGTH, WIDTH)
+        self.block, self.last = Block(WIDTH, 0.1), Dense(TOKENS)
+
+    def apply(self, ids: Any) -> Any:
+        """`[batch, time]` to `[batch, tokens]`."""
+        return self.last(math.mean(self.block(self.table(ids)), 1))
+
+
+def batch(key: random.Key, count: int = 64) -> tuple[Any, Any]:
+    """Rows of tokens, each numbered by its place too; and the first of each row."""
+    ids = random.randint(key, (count, LENGTH), 0, TOKENS, dtype="int64")
+    return ids + TOKENS * np.arange(LENGTH), ids[:, 0].copy()
+
+
+def main(folder: str | Path | None = None, steps: int = 150) -> float:
+    """Train, and say how often it is right on new rows; returns that share."""
+    model = Model(Reader()).compile(
+        TensorSpec(("batch", LENGTH), "int64"),
+        optimizer=Adam(lr=3e-3),
+        key=random.key(4),
+    )
+    keys = random.split(random.key(5), steps + 1)
+    losses = [model.train_one_batch(*batch(keys[n])) for n in range(steps)]
+    ids, truths = batch(keys[steps], 256)
+    share = float(np.mean(np.argmax(model(ids), axis=1) == truths))
+    print(model.summary())
+    print(f"loss {losses[0]:.2f} to {losses[-1]:.2f}; right in {share:.1%} of new rows")
+    if folder is not None:
+        import plots  # noqa: PLC0415 - beside this file
+
+        plots.losses(folder, losses, "step")
+    return share
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:2])

@@ -1,0 +1,35 @@
+"""The examples of networks learn what they promise, and draw where one would look."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture
+def folder(load, tmp_path):
+    pytest.importorskip("matplotlib", reason="the extra examples is not installed")
+    load("plots")
+    return tmp_path / "plots"
+
+
+def drawn(folder):
+    made = sorted(folder.glob("*.png"))
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in made)
+    return [path.stem for path in made]
+
+
+def test_lenet_reads_digits(load, folder, capsys) -> None:
+    pytest.importorskip("sklearn", reason="the extra examples is not installed")
+    assert load("lenet_digits").main(folder) >= 0.98
+    assert "unseen digits are read right" in capsys.readouterr().out
+    assert drawn(folder) == ["confusion", "loss"]
+
+
+def test_a_network_learns_a_sine(load, folder) -> None:
+    assert load("sine").main(folder) < 0.15
+    assert drawn(folder) == ["loss", "sine"]
+
+
+def test_a_transformer_block_learns(load, folder) -> None:
+    assert load("transformer_block").main(folder) > 0.95
+    assert drawn(folder) == ["loss"]
