@@ -26,6 +26,7 @@ _QUIET = {
     "NUMBA_THREADING_LAYER": "workqueue",
     "JAX_PLATFORMS": "cpu",
     "PYTHONWARNINGS": "ignore",
+    "OPENBLAS_THREAD_TIMEOUT": "18",  # or they spin far into the calls of others
 }
 
 
