@@ -76,12 +76,11 @@ class Problem:
         own = (self.outputs, self.inputs, *self.windows.size)
         return own if self.groups == 1 else (self.groups, *own)
 
-    @property
-    def bias(self) -> Shape:
-        """The canonical shape of one number an output channel."""
+    def bias(self, channels: int) -> Shape:
+        """The canonical shape of one number for each of a group's channels."""
         if self.groups == 1 or self.depthwise:
-            return (self.groups * self.outputs,)
-        return (self.groups, self.outputs)
+            return (self.groups * channels,)
+        return (self.groups, channels)
 
     @property
     def attributes(self) -> dict[str, Any]:
@@ -185,7 +184,8 @@ def forward(
     flat = found.flattened()
     canonical = (flat.images(flat.inputs, flat.image), flat.weights)
     given = flat.attributes | {"activation": activation(id, asked)}
-    return Plan((*canonical, *[flat.bias for _ in b]), dtypes, (shown,), given)
+    bias = [flat.bias(flat.outputs) for _ in b]
+    return Plan((*canonical, *bias), dtypes, (shown,), given)
 
 
 def backward(
@@ -282,8 +282,7 @@ def transposed(
         "activation": activation(id, asked),
     }
     image = flat.images(flat.outputs, flat.result)
-    bias = replace(flat, outputs=flat.inputs).bias
-    canonical = (image, flat.weights, *[bias for _ in b])
+    canonical = (image, flat.weights, *[flat.bias(flat.inputs) for _ in b])
     return Plan(canonical, dtypes, (shown,), given)
 
 
@@ -320,7 +319,8 @@ def _enlarging(
         for n, *step in zip(more, slid.stride, slid.dilation, strict=True)
     ):
         raise ArgumentError(
-            f"{id}: output_padding {more} is smaller than stride or dilation"
+            f"{id}: output_padding {more} reaches stride {slid.stride} and dilation "
+            f"{slid.dilation}; it has to stay below one of them"
         )
     spatial = x[2:] if first else x[1:-1]
     size = tuple(
@@ -341,8 +341,23 @@ def _enlarging(
     shown = (x[0], channels, *size) if first else (x[0], *size, channels)
     given = dict(asked) | {"padding": slid.padding}
     found = problem(id, shown, w, given, transposed=True)
+    found = _without_last(found, spatial, more)
     _enlarged(id, x, found)
     return found, shown
+
+
+def _without_last(found: Problem, spatial: Shape, more: Shape) -> Problem:
+    """The same with the windows of `spatial` alone.
+
+    Where the output padding is a stride or more, windows would fit behind the last one:
+    that many strides are taken from the padding behind, which may come below 0.
+    """
+    slid = found.windows
+    cut = [n // step * step for n, step in zip(more, slid.stride, strict=True)]
+    behind = [high - n for high, n in zip(slid.padding[1::2], cut, strict=True)]
+    pairs = zip(slid.padding[::2], behind, strict=True)
+    padding = tuple(n for pair in pairs for n in pair)
+    return replace(found, result=spatial, windows=replace(slid, padding=padding))
 
 
 def _enlarged(id: str, x: Shape, found: Problem) -> None:

@@ -6,6 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tensorlang.errors import ArgumentError
 from tensorlang.ops import nn
 
 torch = pytest.importorskip("torch")
@@ -46,6 +47,22 @@ TRANSPOSED = [
     ((6, 1), (6, 4, 3), {"stride": 2, "padding": 1, "output_padding": 1}),
     ((6, 2, 3, 4), (6, 4, 2, 3, 2), {"stride": 2}),
     ((6, 1, 1), (6, 4, 4, 4), {}),
+    ((1, 4, 4), (1, 4, 2, 2), {"stride": 2}),
+    ((4, 5, 5), (4, 1, 3, 3), {"groups": 2}),  # one output of several channels
+    # more results behind than a stride: below the dilation
+    (
+        (2, 2, 7),
+        (2, 1, 4, 2),
+        {
+            "stride": (2, 3),
+            "padding": (0, 2),
+            "output_padding": (2, 0),
+            "dilation": (3, 1),
+            "groups": 2,
+        },
+    ),
+    ((3, 4, 6), (3, 2, 1, 1), {"output_padding": 1, "dilation": 2}),
+    ((3, 9), (3, 2, 3), {"stride": 2, "output_padding": 4, "dilation": 5}),
 ]
 
 
@@ -89,6 +106,12 @@ def test_transposed_with_their_gradients(image, weights, given):
     made = of_rank(weights, "_transpose_grad")(dy, x, w, b, **given)
     for got, of in zip(made, wanted, strict=True):
         close(got, of)
+
+
+def test_output_padding_stays_below_stride_or_dilation():
+    x, w = images(1, 2, 4, 4), images(2, 1, 3, 3)
+    with pytest.raises(ArgumentError, match=r"output_padding \(3, 3\) reaches stride"):
+        nn.conv2d_transpose(x, w, stride=3, output_padding=3, dilation=2)
 
 
 @pytest.mark.parametrize("case", [GRADIENTS[1], GRADIENTS[4], GRADIENTS[-1]])
