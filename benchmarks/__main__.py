@@ -89,13 +89,27 @@ def _page(runs: list[dict[str, Any]], given: argparse.Namespace) -> str:
 def _page_of_all(runs: list[dict[str, Any]], given: argparse.Namespace) -> str:
     """The page of all works; its measurements and pictures are written."""
     found: dict[str, Any] = {"machine": _machine(), "runs": runs}
+    kept = given.out / "cpu.json"
+    if given.only and kept.exists():
+        found = _renewed(json.loads(kept.read_text()), found)
     if not given.only:
         from benchmarks.overheads import overheads
 
         found["overheads"] = overheads()
-    (given.out / "cpu.json").write_text(json.dumps(found, indent=1) + "\n")
+    kept.write_text(json.dumps(found, indent=1) + "\n")
     _draw(found, given.out)
     return markdown(found)
+
+
+def _renewed(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """The old measurements with the new ones in their places."""
+    fresh = {run["threads"]: run for run in new["runs"]}
+    for run in old["runs"]:
+        again = fresh.pop(run["threads"], None)
+        if again is not None:
+            rows = {row["work"]: row for row in (*run["rows"], *again["rows"])}
+            run |= {"limits": again["limits"], "rows": list(rows.values())}
+    return {**old, **new, "runs": [*old["runs"], *fresh.values()]}
 
 
 def _stay_on(threads: int) -> None:

@@ -4,8 +4,6 @@ Forward, loss, backward and Adam, with dropout drawn anew in each step; the peer
 same work on the same data, each with masks of its own.
 """
 
-
-
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
