@@ -24,6 +24,7 @@ from tensorlang.ops.inplace_checks import (
     checked,
     kinds_of,
     of_one_shape,
+    sets_apart,
     views,
 )
 from tensorlang.ops.operator import Front, Launch, Operator
@@ -155,6 +156,8 @@ class Update:
 
     def __call__(self, arrays: Sequence[tuple[Any, ...]], *scalars: float) -> None:
         """Update all sets: `arrays` has a tuple for each name."""
+        if len(arrays[0]) > 1:
+            sets_apart(self.op.takes, self.names, arrays)
         if not self.kernel.each(*self.order(arrays), *scalars):
             self._carefully(arrays, scalars)
 

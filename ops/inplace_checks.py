@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -12,6 +13,8 @@ from tensorlang.errors import ArgumentError, DTypeError, ShapeError
 from tensorlang.ops.dispatch import own
 
 FLOATS: Final = ("f32", "bf16", "f16", "f64")
+# what memory has once: several tensors of PyTorch may stand for the same
+_OWNERS: Final = {"ndarray", "Lease"}
 _OVERLAP_WORK: Final = 10_000  # how hard NumPy looks for a common element
 
 
@@ -141,3 +144,53 @@ def _apart(
                     f"{by.id}: {name} and {names[later]} share memory, and what is "
                     "updated in place needs memory of its own"
                 )
+
+
+def sets_apart(
+    by: Arrays, names: Sequence[str], arrays: Sequence[tuple[Any, ...]]
+) -> None:
+    """Refuse sets of which two update the same memory: it would be updated twice.
+
+    It costs little where each NumPy array that is written is of an owner of its own.
+
+    Raises:
+        ArgumentError: they do, or one is no array.
+    """
+    held = zip(names, arrays, strict=True)
+    written = {name: of for name, of in held if name not in by.read}
+    try:
+        owners = [
+            array if array.base is None else array.base
+            for of in written.values()
+            for array in of
+        ]
+    except AttributeError:  # of another library
+        owners = []
+    lone = len(set(map(id, owners))) == len(written) * len(arrays[0])
+    if not lone or not {kind.__name__ for kind in set(map(type, owners))} <= _OWNERS:
+        _ranges_apart(by, written)
+
+
+def _ranges_apart(by: Arrays, written: Mapping[str, tuple[Any, ...]]) -> None:
+    """The same by where arrays begin and end; those not in a row are refused later."""
+    seen = views(by, [written.get(name) for name in by.names])
+    ranges = sorted(
+        (begin, begin + array.nbytes, f"{name}[{n}]")
+        for name, of in zip(by.names, seen, strict=True)
+        for n, array in enumerate(of or ())
+        if array.size and array.flags.carray
+        for begin in [array.__array_interface__["data"][0]]
+    )
+    for (_, end, one), (begin, _, other) in pairwise(ranges):
+        if begin < end:
+            first, second = sorted((one, other), key=_place)
+            raise ArgumentError(
+                f"{by.id}: {first} and {second} share memory, and would be updated "
+                "twice; pass each array once"
+            )
+
+
+def _place(name: str) -> tuple[int, str]:
+    """A key that sorts `v[2]` before `m[10]`."""
+    title, _, n = name.rstrip("]").partition("[")
+    return int(n), title

@@ -7,14 +7,14 @@ Pascanu, Mikolov and Bengio, "On the difficulty of training recurrent neural net
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence, ValuesView
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from tensorlang.ops.inplace import inplace, update
-from tensorlang.ops.inplace_checks import Arrays, checked
+from tensorlang.ops.inplace_checks import Arrays, checked, sets_apart
 from tensorlang.ops.math.reductions import sum as total
 from tensorlang.ops.optim.numbers import positive
 from tensorlang.ops.tensors import Names, Plan, Shape, call, tensor_operator
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _HERE: Final = "tensorlang.ops.optim.definitions"
 _CLIPPED: Final = Arrays("optim.clip_by_global_norm", ("grads",))
 PART: Final = 1 << 13  # elements; `Parts.length` in the definition
+_SEVERAL: Final = (list, tuple, Iterator, ValuesView)
 _KINDS: Final = (np.float32, np.float64, np.float16)
 _EPS: Final = 1e-6  # PyTorch's: a norm of 0 divides
 
@@ -119,7 +120,8 @@ def clip_by_global_norm(grads: Any, max_norm: float, *, target: Any = None) -> f
     is summed in f64: it does not overflow for gradients in f32.
 
     Args:
-        grads: A list of float arrays, contiguous and writable; or one.
+        grads: A list or an iterator of float arrays, contiguous and writable, that
+            share no memory; or one.
         max_norm: The largest norm that is left alone.
         target: Where to compute.
 
@@ -132,8 +134,9 @@ def clip_by_global_norm(grads: Any, max_norm: float, *, target: Any = None) -> f
     id = _CLIPPED.id
     if max_norm != math.inf:
         max_norm = positive(id, "max_norm", max_norm)
-    arrays: Sequence[Any] = grads if isinstance(grads, (list, tuple)) else (grads,)
-    held = list(arrays)
+    held = list(grads) if isinstance(grads, _SEVERAL) else [grads]
+    if len(held) > 1:
+        sets_apart(_CLIPPED, _CLIPPED.names, [tuple(held)])
     if not _plain(held):
         held = [array for (array,) in checked(_CLIPPED, _CLIPPED.names, [tuple(held)])]
     norm = math.sqrt(_squares(held, target))

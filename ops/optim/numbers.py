@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import operator
-from typing import Any
+from typing import Any, Final
 
 from tensorlang.errors import ArgumentError
+
+_MOST_STEPS: Final = 1 << 53  # whole numbers of f64
 
 
 def positive(id: str, name: str, value: Any) -> float:
@@ -48,6 +50,8 @@ def count(id: str, value: Any) -> int:
         raise ArgumentError(
             f"{id}: step is the number of this step, counted from 1, not {value!r}"
         )
+    if number > _MOST_STEPS:
+        raise ArgumentError(f"{id}: step is larger than 2^53, the last one counted")
     return number
 
 
@@ -68,6 +72,8 @@ def with_momentum(id: str, momentum: Any, velocity: Any) -> tuple[float, Any]:
 def _number(id: str, name: str, value: Any) -> float:
     try:
         number = None if isinstance(value, (bool, str, bytes)) else float(value)
+    except OverflowError:
+        raise ArgumentError(f"{id}: {name} is larger than all floats") from None
     except (TypeError, ValueError):
         number = None
     if number is None:

@@ -194,6 +194,35 @@ def test_a_later_set_that_is_refused_leaves_the_first_as_it_was(complaint):
         assert f"{named}[1]" in str(caught.value)
 
 
+TWICE = {
+    r"param\[0\] and param\[2\] share": lambda p, m: ([p[0], p[1], p[0]], m),
+    r"m\[0\] and m\[1\] share": lambda p, m: (p, [m[0], m[0], m[2]]),
+    r"param\[1\] and m\[2\] share": lambda p, m: (p, [*m[:2], p[1][2:7]]),
+}
+
+
+@pytest.mark.parametrize("complaint", list(TWICE))
+@pytest.mark.parametrize("of_torch", [False, True])
+def test_memory_is_updated_once_in_a_call(complaint, of_torch):
+    p, g, m, v = ([np.ones(n, np.float32) for n in (5, 9, 5)] for _ in range(4))
+    lists = [*TWICE[complaint](p, m), g, v]
+    if of_torch:
+        torch = pytest.importorskip("torch")
+        lists = [[torch.from_numpy(a) for a in of] for of in lists]
+    param, moment, grad, square = lists
+    with pytest.raises(ArgumentError, match=complaint):
+        optim.adam(param, grad, moment, square, step=1)
+    assert all((a == 1).all() for a in p + m)
+
+
+def test_parts_of_one_buffer_are_apart():
+    flat, same = np.ones(12, np.float32), np.ones(12, np.float32)
+    grad = np.ones(6, np.float32)
+    optim.sgd([flat[:6], flat[6:]], [grad, grad], lr=0.5)
+    optim.sgd(same, np.ones(12, np.float32), lr=0.5)
+    np.testing.assert_array_equal(flat, same)
+
+
 def test_what_is_no_array_is_refused():
     with pytest.raises(ArgumentError, match=r"adam: m is a .*list"):
         optim.adam(zeros(2), zeros(2), [zeros(2)], zeros(2), step=1)
@@ -209,6 +238,8 @@ def test_what_is_no_array_is_refused():
         ({"step": 0}, "step is the number of this step, counted from 1, not 0"),
         ({"step": 1.0}, "counted from 1, not 1.0"),
         ({"step": True}, "counted from 1, not True"),
+        ({"step": 10**400}, r"step is larger than 2\^53"),
+        ({"step": 1, "lr": 10**400}, "lr is larger than all floats"),
         ({"step": 1, "lr": -0.1}, "lr is a number from 0 on, not -0.1"),
         ({"step": 1, "lr": float("nan")}, "lr is a number from 0 on, not nan"),
         ({"step": 1, "lr": "0.1"}, "lr is a number, not '0.1'"),
@@ -269,10 +300,15 @@ def test_clipping_of_huge_gradients_and_bad_calls():
     untouched = np.ones(4, np.float32)
     assert optim.clip_by_global_norm(untouched, float("inf")) == 2.0
     assert optim.clip_by_global_norm([], 1.0) == 0.0
+    assert optim.clip_by_global_norm((g for g in [untouched]), 3.0) == 2.0
     with pytest.raises(ArgumentError, match=r"grads\[1\] is read-only"):
         optim.clip_by_global_norm([untouched, read_only(3)], 0.1)
     with pytest.raises(ArgumentError, match="max_norm is a number from 0 on, not -1"):
         optim.clip_by_global_norm([untouched], -1)
+    with pytest.raises(ArgumentError, match="max_norm is larger than all floats"):
+        optim.clip_by_global_norm([untouched], 10**400)
+    with pytest.raises(ArgumentError, match=r"grads\[0\] and grads\[1\] share memory"):
+        optim.clip_by_global_norm([untouched[:3], untouched[2:]], 0.1)
     assert (untouched == 1).all()
 
 
