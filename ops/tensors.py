@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 FLOATS: Final = ("f32", "bf16", "f16", "f64")
 Shape: TypeAlias = tuple[int, ...]
+MOST_ELEMENTS: Final = 1 << 48  # of an array: more than any memory holds
 _MOST_KNOWN: Final = 4096
 _SHAPE_AND_TYPE: Final = attrgetter("shape", "dtype")
 # the name of each dimension of each input, None where its size is fixed
@@ -101,7 +102,7 @@ class TensorOperator(Operator):
         )
         if not shapes:
             return asked
-        plan = self.plan(asked.shapes, asked.dtypes, asked.named)
+        plan = planned(self, asked.shapes, asked.dtypes, asked.named)
         return Workload(
             self.id, plan.shapes, plan.dtypes, attributes_of(plan.attributes), threads
         )
@@ -109,7 +110,7 @@ class TensorOperator(Operator):
     def shape(self, *shapes: tuple[int, ...], **attributes: Any) -> Any:
         """The result's shape for arrays of these shapes: a tuple each; no data."""
         asked = Operator.workload(self, *shapes, **attributes)
-        plan = self.plan(asked.shapes, asked.dtypes, asked.named)
+        plan = planned(self, asked.shapes, asked.dtypes, asked.named)
         made = derived(self, plan)
         results = plan.results or tuple(shape for shape, _ in made)
         results *= len(made) if len(results) == 1 else 1
@@ -322,7 +323,7 @@ def _prepared(
             f"{op.id} takes {', '.join(op.dtypes)}, not {kinds[0]}; cast it first"
         )
     given = tuple(array.shape for array in arrays)
-    plan = op.plan(given, kinds, attributes)
+    plan = planned(op, given, kinds, attributes)
     workload = Workload(op.id, plan.shapes, plan.dtypes, attributes_of(plan.attributes))
     made = derived(op, plan)
     canonical = tuple(shape for shape, _ in made)
@@ -375,6 +376,27 @@ def static(workload: Workload, names: Names) -> Hashable:
         for shape, called in zip(workload.shapes, names, strict=True)
     )
     return shapes, workload.dtypes, workload.attributes
+
+
+def planned(
+    op: TensorOperator,
+    shapes: tuple[Shape, ...],
+    dtypes: tuple[str, ...],
+    attributes: dict[str, Any],
+) -> Plan:
+    """The plan of a call.
+
+    Raises:
+        ShapeError: a result would be larger than any memory.
+    """
+    plan = op.plan(shapes, dtypes, attributes)
+    for shape in plan.results:
+        if math.prod(shape) > MOST_ELEMENTS:
+            raise ShapeError(
+                f"{op.id}: a result of shape {shape} has more than 2**48 elements; "
+                "ask for fewer"
+            )
+    return plan
 
 
 def derived(op: TensorOperator, plan: Plan) -> tuple[tuple[Shape, str], ...]:

@@ -36,7 +36,7 @@ from tensorlang.schedules.conv_tiles import (
     vector_lines,
     width,
 )
-from tensorlang.schedules.cutting import extent, shared
+from tensorlang.schedules.cutting import divisors, extent, shared
 from tensorlang.schedules.generic import generic
 from tensorlang.schedules.outer_products import outer_products
 from tensorlang.scheduling import Knobs, Schedule, schedule
@@ -71,8 +71,8 @@ class Work:
     @property
     def cuts(self) -> list[int]:
         """Numbers of lines that divide all of them, of more than one element."""
-        divisors = [n for n in range(1, self.lines + 1) if self.lines % n == 0]
-        return [n for n in divisors if self.span(n) > 1] or divisors
+        found = divisors(self.lines)
+        return [n for n in found if self.span(n) > 1] or found
 
     def span(self, lines: int) -> int:
         """Elements from the first to the last result of so many lines."""
@@ -157,8 +157,8 @@ def _chosen(s: Schedule, knobs: Knobs, work: Work, units: int) -> tuple[Tile, in
     """The tile and the lines of a unit: knobs, whose defaults are the cheapest."""
     lanes, registers = width(s)
     tile, lines = choose(work, lanes, registers, units)
-    divisors = [n for n in range(1, _MOST_ROWS + 1) if work.outputs % n == 0]
-    rows = knobs.choice("rows", divisors, default=tile.rows)
+    fit = [n for n in range(1, _MOST_ROWS + 1) if work.outputs % n == 0]
+    rows = knobs.choice("rows", fit, default=tile.rows)
     vectors = knobs.choice("vectors", _VECTORS, default=tile.vectors)
     lines = knobs.choice("lines", work.cuts, default=lines)
     return Tile(rows, vectors, lanes), lines

@@ -30,7 +30,7 @@ from tensorlang.schedules.conv_tiles import (
     tiles,
     width,
 )
-from tensorlang.schedules.cutting import cut_at, extent, shared
+from tensorlang.schedules.cutting import cut_at, divisors, extent, shared
 from tensorlang.schedules.depthwise import depthwise_weights
 from tensorlang.schedules.generic import generic
 from tensorlang.schedules.outer_products import outer_products
@@ -147,7 +147,7 @@ def _work(  # noqa: PLR0917 - what a unit is cut from
     lines = -(-size // strides[0])
     length = extent(s, s.loops("sums")[-len(over(s, "sums")) - 1]) or 1
     whole = size % strides[0] == 0 and rank > 1
-    cuts = [n for n in range(1, lines + 1) if lines % n == 0] if whole else [lines]
+    cuts = divisors(lines) if whole else [lines]
     rest = zip(extents(s, place[1:]), strides[1:], strict=True)
     if all(n <= step for n, step in rest) and lines > 1:
         cuts = [n for n in cuts if n > 1]  # a single sum has no loop

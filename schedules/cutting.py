@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from tensorlang.errors import TensorlangError
@@ -65,6 +66,12 @@ def cut_at(s: Schedule, block: str, loop: str, at: Expr | int) -> list[str]:
     before = {b.name for b in blocks(s.function)}
     s.partition(loop, at)
     return [block, next(b.name for b in blocks(s.function) if b.name not in before)]
+
+
+def divisors(number: int) -> list[int]:
+    """The divisors of a number from 1, in order."""
+    low = [n for n in range(1, math.isqrt(number) + 1) if number % n == 0]
+    return low + [number // n for n in reversed(low) if n * n != number]
 
 
 def fused(s: Schedule, names: Sequence[str]) -> str:

@@ -6,6 +6,7 @@ window is, which windows are around a pixel, how many pixels a window has.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
@@ -90,9 +91,13 @@ class Shares:
 
     @property
     def kernel(self) -> int:
-        """Pixels of the longest window."""
-        n, size = self.count, self.extent
-        return max(-(-(o + 1) * size // n) - o * size // n for o in range(n))
+        """Pixels of the longest window.
+
+        Windows start `o * extent % count` of a pixel's `count` parts behind its start:
+        at most the greatest common divisor before its end.
+        """
+        latest = self.count - math.gcd(self.count, self.extent)
+        return -(-(latest + self.extent) // self.count)
 
     @property
     def around(self) -> int:

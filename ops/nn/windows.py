@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from reprlib import repr as brief
@@ -10,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from tensorlang.errors import ArgumentError, ShapeError
+from tensorlang.ops.tensors import MOST_ELEMENTS
 
 LAYOUTS: Final[Mapping[int, tuple[str, str]]] = {
     0: ("NC", "NC"),
@@ -47,7 +49,8 @@ class Windows:
         """How many windows there are along each dimension.
 
         Raises:
-            ShapeError: a window is larger than the padded image.
+            ShapeError: a window is larger than the padded image, or that is larger
+                than any memory.
         """
         padded = tuple(
             extent + low + high
@@ -59,6 +62,11 @@ class Windows:
             raise ShapeError(
                 f"{id}: a window that reaches over {self.reach} does not fit into an "
                 f"image of {tuple(image)}, padded {padded}; pad more"
+            )
+        if math.prod(padded) > MOST_ELEMENTS:
+            raise ShapeError(
+                f"{id}: an image of {tuple(image)}, padded {padded}, has more than "
+                "2**48 elements; pad less"
             )
         return tuple(
             (have - need) // step + 1

@@ -209,3 +209,20 @@ def test_bad_calls():
         nn.max_pool2d_grad(x, x, 2)
     with pytest.raises(ArgumentError, match="divisor"):
         nn.avg_pool2d(x, 2, divisor=0)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: nn.adaptive_avg_pool2d(x, 2**40),
+        lambda x: nn.max_pool2d(x, 2**40, padding=2**39),
+        lambda x: nn.conv2d(x, np.ones((4, 3, 3, 3), np.float32), padding=2**40),
+        lambda x: nn.conv2d(
+            x, np.ones((4, 3, 3, 3), np.float32), padding=2**30, stride=2**30
+        ),
+        lambda x: nn.pad(x, [(0, 0)] * 3 + [(2**63, 0)]),
+    ],
+)
+def test_sizes_beyond_any_memory_are_refused_at_once(call):
+    with pytest.raises(ShapeError, match=r"has more than 2\*\*48 elements"):
+        call(np.ones((1, 3, 8, 8), np.float32))
