@@ -83,7 +83,7 @@ def var_grad(
 
 
 def logsumexp_grad(dy: Tensor, x: Tensor, *, dims: tuple[int, ...] = _ROW) -> Tensor:
-    """`dy softmax(x)`; 0 where all are -inf."""
+    """`dy softmax(x)`; NaN where all are -inf, as in PyTorch."""
     rows = Rows(x, dims)
     top = rows.fold(top_of(rows.dtype), rows.__getitem__, "top")
 
@@ -97,9 +97,7 @@ def logsumexp_grad(dy: Tensor, x: Tensor, *, dims: tuple[int, ...] = _ROW) -> Te
     total = rows.fold("sum", e.__getitem__, "sum_of_e")
 
     def element(at: Index) -> Expr:
-        whole = total[rows.of(at)]
-        none = whole.equal(0.0)
-        value = Select(none, as_expr(0.0, whole.dtype), e[at] / whole)
+        value = e[at] / total[rows.of(at)]  # 0 / 0 where all are -inf
         return stored(wide(dy[rows.of(at)]) * value, x.dtype)
 
     made: Tensor = rows.each(element, "dx")
