@@ -138,6 +138,9 @@ class Operator:
             if out is not None:
                 kwargs["out"] = out
             return overloaded(self, args, kwargs)
+        except TypeError:
+            _check_target(kwargs.get("target"))
+            raise
         kernel(*arguments)
         if out is not None:
             return result
@@ -250,6 +253,20 @@ class Operator:
         made = build(self, workload, target)
         self._launches[made.launch] = made
         return made
+
+
+def _check_target(target: Any) -> None:
+    """Say what is wrong with a target that no kernel can be known by.
+
+    Raises:
+        TargetError: it is a list, a dictionary or the like.
+    """
+    try:
+        hash(target)
+    except TypeError:
+        from tensorlang import targets  # noqa: PLC0415 - only for a mistake
+
+        targets.get(target)
 
 
 def _is_key(value: Any) -> bool:

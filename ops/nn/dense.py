@@ -16,6 +16,7 @@ from tensorlang.errors import ArgumentError, DTypeError, ShapeError
 from tensorlang.ops.dispatch import own
 from tensorlang.ops.nn.winograd_packing import CONVOLUTION, PackedWindows, pack
 from tensorlang.ops.tensors import (
+    FLOATS,
     Names,
     Plan,
     Shape,
@@ -82,21 +83,37 @@ def prepack(
         ArgumentError: the operator takes no packed weights, or no such layout; no
             algorithm that takes them is as exact.
         ShapeError: the weight is no matrix, or its windows are others.
+        DTypeError: it is not of floats.
     """
-    if op.id == CONVOLUTION:
+    id = getattr(op, "id", None)
+    if id not in (CONVOLUTION, dense.id):
+        raise ArgumentError(
+            f"{id or repr(op)} takes no packed weight; nn.dense and nn.conv2d do"
+        )
+    if tolerance is not None and not isinstance(tolerance, (int, float)):
+        raise ArgumentError(
+            f"nn.prepack: tolerance is None or a number, not {tolerance!r}"
+        )
+    if id == CONVOLUTION:
         return pack(w, tolerance)
+    if tolerance is not None:
+        raise ArgumentError(
+            "nn.prepack: weights of nn.dense are packed as they are, "
+            "without a tolerance"
+        )
+    from tensorlang.ir.dtypes import as_dtype  # noqa: PLC0415 - only to pack
     from tensorlang.runtime import buffers  # noqa: PLC0415 - loads the runtime
     from tensorlang.runtime.arrays import view  # noqa: PLC0415 - the same
 
-    if op is not dense:
-        raise ArgumentError(
-            f"{op.id} takes no packed weight; nn.dense and nn.conv2d do"
-        )
     if layout not in LAYOUTS:
         raise ArgumentError(f"nn.prepack: layout is 'oi' or 'io', not {layout!r}")
     array = view(w, "nn.prepack: w")
     if array.ndim != 2:
         raise ShapeError(f"nn.prepack: w is a matrix, not of shape {array.shape}")
+    if as_dtype(array.dtype).name not in FLOATS:
+        raise DTypeError(
+            f"nn.prepack: w is one of {', '.join(FLOATS)}, not {array.dtype}; cast it"
+        )
     rows = array if layout == "oi" else array.T
     columns, depth = rows.shape
     strips = -(-columns // STRIP)
@@ -158,6 +175,11 @@ def _matrix(w: Shape, layout: str, columns: int) -> tuple[int, int]:
         ShapeError: it is no matrix.
     """
     if layout == PACKED:
+        if len(w) != 3 or w[2] != STRIP or (columns and w[0] != -(-columns // STRIP)):
+            raise ShapeError(
+                f"nn.dense: an array of shape {w} holds no packed weight of {columns} "
+                "columns; nn.prepack makes one"
+            )
         return columns or w[0] * w[2], w[1]
     if len(w) != 2:
         raise ShapeError(f"nn.dense: the weight is a matrix, not of shape {w}")
@@ -225,7 +247,10 @@ def dense(
     target: Any = None,
     out: Any = None,
 ) -> Launch:
-    """dropout(activation(x w^T + b)) + residual, in one pass over the result.
+    """dropout(activation(x w^T + b)) + residual, with no array in between.
+
+    It is one pass over the result, unless the reduction is deep: that one is cut into
+    parts, each of which is added to the sums so far in a pass of its own.
 
     Args:
         x: Floats `[..., in]`.

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 INTEGERS: Final = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
 ANY: Final = (*FLOATS, *INTEGERS, "bool")
+_TOO_MANY: Final = 1 << 60  # elements; NumPy counts their bytes in 63 bits
 SHORT: Final = 16  # a dimension below this is no tile's
 
 
@@ -53,6 +54,10 @@ def reshaped(
         raise ShapeError(
             f"an array of shape {given} has {total} elements, and shape {shape} does "
             "not hold as many; at most one extent may be -1"
+        )
+    if math.prod(extent for extent in shape if extent) >= _TOO_MANY:
+        raise ShapeError(
+            f"no array can have the shape {shape}: its extents are too large"
         )
     return Plan(((total,),), dtypes, (tuple(shape),))
 

@@ -5,7 +5,13 @@ import numpy as np
 import pytest
 from scipy.special import erf
 
-from tensorlang.errors import ArgumentError, DTypeError, KeyReuseError, ShapeError
+from tensorlang.errors import (
+    ArgumentError,
+    DTypeError,
+    KeyReuseError,
+    ShapeError,
+    TargetError,
+)
 from tensorlang.ops import nn, random
 from tensorlang.runtime import llvm
 
@@ -194,6 +200,30 @@ def test_shapes_and_costs_need_no_data():
             "0 <= rate < 1",
         ),
         (lambda: nn.prepack(nn.relu, drawn(3, 4)), ArgumentError, "takes no packed"),
+        (lambda: nn.prepack(None, drawn(3, 4)), ArgumentError, "None takes no packed"),
+        (
+            lambda: nn.prepack(nn.conv2d, drawn(3, 4, 3, 3), tolerance="a"),
+            ArgumentError,
+            "tolerance is None or a number, not 'a'",
+        ),
+        (
+            lambda: nn.prepack(nn.dense, drawn(3, 4), tolerance=0.1),
+            ArgumentError,
+            "without a tolerance",
+        ),
+        (lambda: nn.prepack(nn.dense, np.ones((3, 4), int)), DTypeError, "int64; cast"),
+        (
+            lambda: nn.dense(
+                drawn(4, 8), nn.PackedWeight("nn.dense", drawn(1), (6, 8))
+            ),
+            ShapeError,
+            "holds no packed weight of 6 columns",
+        ),
+        (
+            lambda: nn.dense(drawn(3, 4), drawn(5, 4), target=[]),
+            TargetError,
+            r"\[\] is no target",
+        ),
         (
             lambda: nn.dense_grad(drawn(3, 4), drawn(3, 5), drawn(5, 5)),
             ShapeError,

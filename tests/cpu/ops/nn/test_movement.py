@@ -237,6 +237,11 @@ X = draw((2, 3))
             ShapeError,
             r"dy of shape \(2, 3\) is no result of padding x of shape \(2, 3\)",
         ),
+        (
+            lambda: nn.reshape(X[:0], (2**62, 2**62, 0)),
+            ShapeError,
+            "its extents are too large",
+        ),
         (lambda: nn.concatenate([]), ArgumentError, "a list of arrays, at least one"),
         (lambda: nn.concatenate(X), ArgumentError, "a list of arrays"),
         (
