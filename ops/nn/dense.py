@@ -14,7 +14,12 @@ import numpy as np
 
 from tensorlang.errors import ArgumentError, DTypeError, ShapeError
 from tensorlang.ops.dispatch import own
-from tensorlang.ops.nn.winograd_packing import CONVOLUTION, PackedWindows, pack
+from tensorlang.ops.nn.winograd_packing import (
+    CONVOLUTION,
+    PackedWindows,
+    pack,
+    read_only,
+)
 from tensorlang.ops.tensors import (
     FLOATS,
     Names,
@@ -121,7 +126,8 @@ def prepack(
     whole[:columns] = rows
     packed = buffers.empty((strips, depth, STRIP), array.dtype)  # on cache lines
     packed[...] = whole.reshape(strips, STRIP, depth).transpose(0, 2, 1)
-    packed.flags.writeable = False
+    if packed.size:
+        packed = read_only(packed)
     return PackedWeight(dense.id, packed, (columns, depth))
 
 

@@ -87,8 +87,13 @@ def pack(w: Any, tolerance: float | None) -> PackedWindows:
     shape = _windows(array.shape)
     made = buffers.empty(transformed(*shape[:2], TRANSFORMS[m]), array.dtype)
     conv2d_winograd_weight(array, m, out=made)
-    made.flags.writeable = False
-    return PackedWindows(CONVOLUTION, NAMES[m], made, shape)
+    return PackedWindows(CONVOLUTION, NAMES[m], read_only(made), shape)
+
+
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """The same memory, row-major and not empty, that NumPy never lets be written."""
+    octets = memoryview(array.reshape(-1).view(np.uint8)).toreadonly()
+    return np.frombuffer(octets, np.uint8).view(array.dtype).reshape(array.shape)
 
 
 def convolve(  # noqa: PLR0917 - as `call`

@@ -30,7 +30,10 @@ def test_packed_windows_are_values(windows, packed):
     assert (packed.operator, packed.algorithm) == ("nn.conv2d", "winograd43")
     assert packed.shape == windows.shape
     assert packed.dtype == np.float32
-    assert not packed.array.flags.writeable
+    for array in (packed.array, nn.prepack(nn.dense, images(600, 800)).array):
+        assert not array.flags.writeable
+        with pytest.raises(ValueError, match="WRITEABLE"):
+            array.flags.writeable = True
     assert (packed.array[:, :, 20:] == 0).all()
     assert (packed.array[1, :, :, 8:] == 0).all()
     np.testing.assert_allclose(packed.unpack(), windows, atol=1e-6)
