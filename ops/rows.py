@@ -58,9 +58,10 @@ def along(
     """
     of_one_type(id, dtypes)
     shape = same(id, ("dy", "x") if len(shapes) > 1 else ("x",), shapes)
-    at = axis_of(id, asked.get("axis", -1), len(shape))
+    row = shape or (1,)  # a number is a row of one, as in PyTorch
+    at = axis_of(id, asked.get("axis", -1), len(row))
     rest = {name: value for name, value in asked.items() if name != "axis"}
-    return Plan((rows_of(shape, at),) * len(shapes), dtypes, (shape,), rest)
+    return Plan((rows_of(row, at),) * len(shapes), dtypes, (shape,), rest)
 
 
 def row_names(workload: Workload) -> Names:

@@ -34,7 +34,7 @@ def softmax(x: Any, axis: int = -1, *, target: Any = None, out: Any = None) -> L
     """exp(x) over its sum along an axis.
 
     Args:
-        x: Floats of one dimension or more.
+        x: Floats of any shape; a number is a row of one.
         axis: The axis whose elements sum to 1.
         target: Where to compute.
         out: Where the result goes; may be `x`.
@@ -73,7 +73,7 @@ def log_softmax(
     """The logarithm of softmax: x less the logarithm of the sum of exp(x).
 
     Args:
-        x: Floats of one dimension or more.
+        x: Floats of any shape; a number is a row of one.
         axis: The axis along which it sums.
         target: Where to compute.
         out: Where the result goes; may be `x`.

@@ -148,3 +148,12 @@ def test_a_gradient_of_another_shape_is_refused():
         nn.softmax_grad(drawn(2, 4), drawn(2, 3))
     with pytest.raises(DTypeError, match="one element type, not f64, f32"):
         nn.softmax_grad(drawn(2, 3, dtype=np.float64), drawn(2, 3))
+
+
+def test_a_number_is_a_row_of_one():
+    x = np.array(3.0, np.float32)
+    for axis in (-1, 0):
+        assert (nn.softmax(x, axis), nn.log_softmax(x, axis)) == (1, 0)
+        assert nn.softmax_grad(x, x, axis).shape == ()
+    with pytest.raises(ArgumentError, match="axis 1 does not exist"):
+        nn.softmax(x, 1)
