@@ -123,6 +123,8 @@ def test_docs_have_a_page_an_operator_and_are_the_same_twice(tlang, tmp_path):
 
 def test_a_page_tells_what_an_operator_is(tlang, tmp_path):
     tlang("docs", "--out", tmp_path)
+    dense = (tmp_path / "operators" / "nn.dense.md").read_text()
+    assert "| `direct` | as its sums in any order: (16 + 4 sqrt(terms))" in dense
     page = (tmp_path / "operators" / "random.uniform.md").read_text()
     assert page.startswith("# random.uniform\n")
     assert "random.uniform(key, shape=(), dtype='float32', minval=0.0" in page
