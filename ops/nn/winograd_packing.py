@@ -92,7 +92,7 @@ def pack(w: Any, tolerance: float | None) -> PackedWindows:
 
 def read_only(array: NDArray[Any]) -> NDArray[Any]:
     """The same memory, row-major and not empty, that NumPy never lets be written."""
-    octets = memoryview(array.reshape(-1).view(np.uint8)).toreadonly()
+    octets = array.reshape(-1).view(np.uint8).data.toreadonly()
     return np.frombuffer(octets, np.uint8).view(array.dtype).reshape(array.shape)
 
 
