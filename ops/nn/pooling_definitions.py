@@ -37,10 +37,12 @@ def max_pool(x: Tensor, *, layout: str, results: tuple[int, ...], **how: Any) ->
 
     def element(at: Indices) -> Any:
         value = image[_element(frame, slid, at, taps)]
+        if x.dtype.name == "bf16":  # whose single vectors LLVM may fail at
+            value = wide(value)
         return reduction(_largest(value.dtype), value, taps)
 
-    y: Tensor = _over(frame, x, results, element, "y")
-    return y
+    name = "sums" if x.dtype.name == "bf16" else "y"
+    return _narrowed(_over(frame, x, results, element, name), frame, x.dtype)
 
 
 def max_pool_grad(

@@ -226,3 +226,10 @@ def test_bad_calls():
 def test_sizes_beyond_any_memory_are_refused_at_once(call):
     with pytest.raises(ShapeError, match=r"has more than 2\*\*48 elements"):
         call(np.ones((1, 3, 8, 8), np.float32))
+
+
+def test_largest_of_bf16_with_a_channel_beyond_whole_vectors():
+    x = np.random.default_rng(0).standard_normal((1, 2, 2, 2, 17))
+    x = x.astype(ml_dtypes.bfloat16)
+    got = nn.global_max_pool(x, layout="NDHWC").ravel().astype(np.float32)
+    assert (got == x.astype(np.float32).max((0, 1, 2, 3))).all()
