@@ -36,7 +36,7 @@ def max_pool(x: Tensor, *, layout: str, results: tuple[int, ...], **how: Any) ->
     taps = _axes([s.kernel for s in slid])
 
     def element(at: Indices) -> Any:
-        value = image[_element(frame, slid, at, taps)]
+        value: Expr = image[_element(frame, slid, at, taps)]
         if x.dtype.name == "bf16":  # whose single vectors LLVM may fail at
             value = wide(value)
         return reduction(_largest(value.dtype), value, taps)
