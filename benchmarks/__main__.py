@@ -1,8 +1,9 @@
 """`python -m benchmarks [TABLE]`: measure, write results/bench/TABLE.md and TABLE.json.
 
 Tables: `cpu` (all works beside their peers), `batches` (one kernel for all batches),
-`defaults` (untuned shapes against tuned ones), `searching` (tuning from nothing). With
-`--only`, rows that are measured take the place of the old ones; the others stay.
+`defaults` (untuned shapes against tuned ones), `operators` (each one alone, for the
+picture on its page), `searching` (tuning from nothing). With `--only`, rows that are
+measured take the place of the old ones; the others stay.
 
 Each thread count runs in a process of its own, kept on as many processors; within it
 all calls are interleaved, so ratios are fair on a machine whose speed drifts. Other
@@ -52,7 +53,7 @@ def main() -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    tables = (ALL, "batches", "defaults", "searching")
+    tables = (ALL, "batches", "defaults", "operators", "searching")
     parser.add_argument("table", nargs="?", default=ALL, choices=tables)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--only", default="", help="works whose name holds this")
@@ -74,7 +75,13 @@ def _measured(given: argparse.Namespace) -> dict[str, Any]:
     rows = measured(
         given.table, given.rounds, given.only, given.budget, given.out, given.threads
     )
-    return {"threads": given.threads, "rows": rows}
+    made: dict[str, Any] = {"threads": given.threads, "rows": rows}
+    if given.table == "operators":
+        from benchmarks.measure import plain
+        from tensorlang.tuner.ceilings import ceilings
+
+        made["limits"] = plain(ceilings(given.threads))
+    return made
 
 
 def _page(runs: list[dict[str, Any]], given: argparse.Namespace) -> str:

@@ -29,10 +29,11 @@ def measure(threads: int, rounds: int, only: str = "") -> dict[str, Any]:
         if only in name:
             print(f"{threads} threads: {name}", file=sys.stderr)
             rows.append({"work": name} | _row(make(), rounds))
-    return {"threads": threads, "limits": _plain(limits), "rows": rows}
+    return {"threads": threads, "limits": plain(limits), "rows": rows}
 
 
-def _plain(limits: Ceilings) -> dict[str, float]:
+def plain(limits: Ceilings) -> dict[str, float]:
+    """The limits by name."""
     return {name: getattr(limits, name) for name in Ceilings.__slots__}
 
 

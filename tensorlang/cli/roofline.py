@@ -1,6 +1,6 @@
 """The picture of an operator's page: its measured kernels under the machine's limits.
 
-It is drawn from the shipped benchmark, so the same sources give the same bytes.
+It is drawn from the shipped benchmarks, so the same sources give the same bytes.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from tensorlang import templates
 
 _LEFT, _RIGHT, _TOP, _BOTTOM = 60, 620, 30, 350
 _COLOURS: Final = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd")
+_TABLES: Final = ("cpu", "operators")  # the benchmarks, the richer one first
 # what is counted, and the limit of it in a run
 _KINDS: Final = (
     ("floating", "fma", "floating-point operations"),
@@ -35,24 +36,31 @@ class Point:
 
 
 def roofline(op: str) -> str:
-    """The picture as SVG; empty where the benchmark has no such operator."""
-    runs = _benchmark()
+    """The picture as SVG; empty where no benchmark has such an operator."""
     for counted, limit, unit in _KINDS:
-        points = [
-            _point(run["threads"], row, counted)
-            for run in runs
-            for row in run["rows"]
-            if row.get("operator") == op and row.get(counted) and row.get("moved")
-        ]
-        if points:
-            return _drawn(op, points, runs, limit, unit)
+        for table in _TABLES:
+            if picture := _of(op, _benchmark(table), counted, limit, unit):
+                return picture
     return ""
 
 
+def _of(
+    op: str, runs: Sequence[Mapping[str, Any]], counted: str, limit: str, unit: str
+) -> str:
+    """The picture of one table's kernels; empty where it has none of the operator."""
+    points = [
+        _point(run["threads"], row, counted)
+        for run in runs
+        for row in run["rows"]
+        if row.get("operator") == op and row.get(counted) and row.get("moved")
+    ]
+    return _drawn(op, points, runs, limit, unit) if points else ""
+
+
 @cache
-def _benchmark() -> list[dict[str, Any]]:
-    """The runs of the shipped benchmark, one a number of threads; none without it."""
-    file = files("tensorlang.results").joinpath("bench", "cpu.json")
+def _benchmark(table: str) -> list[dict[str, Any]]:
+    """The runs of a shipped benchmark, one a number of threads; none without it."""
+    file = files("tensorlang.results").joinpath("bench", f"{table}.json")
     if not file.is_file():
         return []
     found: list[dict[str, Any]] = json.loads(file.read_text("utf-8"))["runs"]

@@ -1,0 +1,80 @@
+"""Every operator once: its kernel for its usual shapes, with the work that it counts.
+
+These are the points in the pictures of the operators' pages.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from tensorlang import targets
+from tensorlang.errors import TensorlangError
+from tensorlang.ir.cost import cost
+from tensorlang.ops import operators
+from tensorlang.ops.examples import arguments
+from tensorlang.ops.operator import Operator
+from tensorlang.tuner.rounds import interleaved
+
+HEAD: Final = """Every operator
+
+The default kernel of each operator for its usual shapes, and the share that it reaches
+of the limit nearest to it: arithmetic, or memory written past the caches. More than
+100 % is work that stayed in the caches."""
+
+
+def rows(rounds: int, only: str) -> Iterator[dict[str, Any]]:
+    """A row an operator of the library; those that cannot be built alone are left."""
+    for op in operators():
+        if only not in op.id or not op.module.startswith("tensorlang."):
+            continue
+        print(op.id, file=sys.stderr)
+        try:
+            yield _row(op, rounds)
+        except TensorlangError as problem:
+            print(f"{op.id}: {problem}", file=sys.stderr)
+
+
+def _row(op: Operator, rounds: int) -> dict[str, Any]:
+    workload = op.default
+    kernel = op.build(workload, targets.host())
+    arrays, scalars = arguments(op, workload)
+    timing = interleaved(
+        {"ours": lambda: kernel.launch(*arrays, *scalars)},
+        rounds=rounds,
+        min_sample=0.005,
+        warm_up=0.02,
+    )["ours"]
+    floating, integer, read, written = cost(op.function(workload)).at(
+        op.sizes(workload)
+    )
+    return {
+        "work": ", ".join("x".join(map(str, shape)) for shape in workload.shapes),
+        "operator": op.id,
+        "floating": floating,
+        "integer": integer,
+        "moved": read + written,
+        "seconds": {"ours, into existing": timing.median},
+        "spread": {"ours, into existing": timing.spread},
+    }
+
+
+def page(run: Mapping[str, Any]) -> Iterator[str]:
+    """The rows of one thread count."""
+    limits = run["limits"]
+    yield "| operator | shapes | ms | Gop/s | GB/s | of its limit |"
+    yield "| --- | --- | --- | --- | --- | --- |"
+    for row in run["rows"]:
+        seconds = row["seconds"]["ours, into existing"]
+        done = row["floating"] or row["integer"]
+        least = max(
+            row["floating"] / limits["fma"],
+            row["integer"] / limits["integer_mix"],
+            row["moved"] / limits["nontemporal_fill"],
+        )
+        yield (
+            f"| {row['operator']} | {row['work']} | {seconds * 1e3:.3g} | "
+            f"{done / seconds / 1e9:.3g} | {row['moved'] / seconds / 1e9:.3g} | "
+            f"{least / seconds:.0%} |"
+        )
