@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tensorlang.ops.tensors import Names
     from tensorlang.workload import Workload
 
+_MANY: Final = 64  # rows that stand for all numbers of them but one
 _HERE: Final = "tensorlang.ops.nn.norm_definitions"
 _NARROW: Final = ("bf16", "f16")
 _ROWS: Final = ("dy", "x")
@@ -86,7 +87,23 @@ def _check_types(id: str, kinds: dict[str, str]) -> None:
 
 
 def _names(workload: Workload) -> Names:
-    return tuple(("m", None)[2 - len(shape) :] for shape in workload.shapes)
+    """Rows are symbolic; but a gradient of one row sums nothing over them."""
+    rows = None if _alone(workload) else "m"
+    return tuple((rows, None)[2 - len(shape) :] for shape in workload.shapes)
+
+
+def _alone(workload: Workload) -> bool:
+    gradient = str(workload.named["inputs"]).startswith("dy")
+    return gradient and workload.shapes[0][0] == 1
+
+
+def _variants(workload: Workload) -> tuple[Workload, ...]:
+    """Of gradients, the kernel for one row beside that for many."""
+    if not str(workload.named["inputs"]).startswith("dy"):
+        return ()
+    rows = _MANY if _alone(workload) else 1
+    shapes = ((rows, s[1]) if len(s) > 1 else s for s in workload.shapes)
+    return (workload.with_shapes(*shapes),)
 
 
 def _operator(
@@ -103,6 +120,7 @@ def _operator(
         scalars={"eps": eps},
         aliases=(name,),
         scheduled_as="rows",
+        variants=_variants,
     )
 
 
