@@ -49,8 +49,9 @@ def _row(op: Operator, rounds: int) -> dict[str, Any]:
     floating, integer, read, written = cost(op.function(workload)).at(
         op.sizes(workload)
     )
+    shapes = ", ".join("x".join(map(str, shape)) for shape in workload.shapes)
     return {
-        "work": ", ".join("x".join(map(str, shape)) for shape in workload.shapes),
+        "work": f"{op.id} {shapes}",
         "operator": op.id,
         "floating": floating,
         "integer": integer,
@@ -63,8 +64,8 @@ def _row(op: Operator, rounds: int) -> dict[str, Any]:
 def page(run: Mapping[str, Any]) -> Iterator[str]:
     """The rows of one thread count."""
     limits = run["limits"]
-    yield "| operator | shapes | ms | Gop/s | GB/s | of its limit |"
-    yield "| --- | --- | --- | --- | --- | --- |"
+    yield "| operator | ms | Gop/s | GB/s | of its limit |"
+    yield "| --- | --- | --- | --- | --- |"
     for row in run["rows"]:
         seconds = row["seconds"]["ours, into existing"]
         done = row["floating"] or row["integer"]
@@ -74,7 +75,7 @@ def page(run: Mapping[str, Any]) -> Iterator[str]:
             row["moved"] / limits["nontemporal_fill"],
         )
         yield (
-            f"| {row['operator']} | {row['work']} | {seconds * 1e3:.3g} | "
+            f"| {row['work']} | {seconds * 1e3:.3g} | "
             f"{done / seconds / 1e9:.3g} | {row['moved'] / seconds / 1e9:.3g} | "
             f"{least / seconds:.0%} |"
         )
