@@ -18,7 +18,6 @@ from typing import Final
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.nodes import Const, Load
-from tensorlang.ir.visit import free_vars
 from tensorlang.schedules import dot_pairs
 from tensorlang.schedules.cutting import (
     cut,
@@ -29,15 +28,19 @@ from tensorlang.schedules.cutting import (
     tried,
 )
 from tensorlang.schedules.plan import Plan, Tile
-from tensorlang.schedules.stages import Stage, extent_of, tile_axes
-from tensorlang.schedules.strips import by_strips, divided
+from tensorlang.schedules.stages import (
+    Stage,
+    column_dimension,
+    extent_of,
+    tile_axes,
+)
+from tensorlang.schedules.strips import SMALL, by_strips, divided
 from tensorlang.scheduling import Schedule
 
 _WORTH_PACKING: Final = 4  # tiles of rows that read a packed strip
 _FAR: Final = 8  # strips in a row, from which on a strip's rows are packed
 _STEPS: Final = 1 << 10  # of a copy of few columns, that are worth a thread
 _UNEVEN: Final = 1 << 10  # bytes: rows a multiple of this apart crowd a cache
-_SMALL: Final = (4, 1)  # rows of the tiles for a rest of unknown length
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +95,7 @@ def _cut_rows(s: Schedule, block: str, row: str, rows: int) -> list[tuple[str, i
     if extent(s, row) is not None:
         return [(part, rows) for part in cut(s, block, row, rows)]
     found: list[tuple[str, int]] = []
-    for size in (rows, *(n for n in _SMALL if n < rows)):
+    for size in (rows, *(n for n in SMALL if n < rows)):
         if size == 1:
             return [*found, (block, 1)]
         block, rest = cut_unknown(s, block, row, size)
@@ -112,7 +115,7 @@ def _pack(s: Schedule, stage: Stage, tile: Tile) -> None:
     """Copies of the operands in strips: a tile's columns are neighbours."""
     strip = tile.vectors * tile.lanes
     for load in stage.loads:
-        at = _dimension(stage, load)
+        at = column_dimension(stage, load)
         if at is None or (at == load.buffer.ndim - 1 and not _far(stage, load, tile)):
             continue
         copy, packed = s.cache_read(stage.name, load.buffer.name, "global")
@@ -183,17 +186,8 @@ def _transpose(s: Schedule, copy: str, lanes: int, intrinsic: str) -> None:
 
 def _in_rows(stage: Stage) -> bool:
     """Whether the columns are neighbours in all operands that they index."""
-    at = [(_dimension(stage, load), load.buffer.ndim - 1) for load in stage.loads]
+    at = [(column_dimension(stage, load), load.buffer.ndim - 1) for load in stage.loads]
     return all(dimension in (None, last) for dimension, last in at)
-
-
-def _dimension(stage: Stage, load: Load) -> int | None:
-    """Which dimension of an operand the columns index, the last one of several."""
-    found = tile_axes(stage)
-    assert found is not None
-    column = stage.axis(found[1])
-    at = [n for n, index in enumerate(load.indices) if column in free_vars(index)]
-    return at[-1] if at else None
 
 
 def _tile(s: Schedule, block: str, stage: Stage, axes: _Axes, tile: Tile) -> None:
@@ -203,13 +197,7 @@ def _tile(s: Schedule, block: str, stage: Stage, axes: _Axes, tile: Tile) -> Non
     j = next(name for name in around if is_part(name, axes.column))
     inner = [n for n in around if any(is_part(n, name) for name in axes.folded)]
     outer = [n for n in around if n not in (i, j, *inner)]
-    deep = []
-    depth = divided(
-        extent(s, inner[-1]), tile.vectors * tile.lanes * stage.output.dtype.bytes
-    )
-    if depth is not None and len(inner) == 1 and not outer:
-        k_0, k_1 = s.split(inner[-1], [None, depth])
-        deep, inner = [k_0], [k_1]
+    deep, inner = _blocked(s, stage, tile, outer, inner)
     rows = min(tile.rows, extent(s, i) or tile.rows)
     columns = extent(s, j) or tile.vectors * tile.lanes
     lanes = min(tile.lanes, columns)
@@ -225,6 +213,18 @@ def _tile(s: Schedule, block: str, stage: Stage, axes: _Axes, tile: Tile) -> Non
     _write_back(s, write, i_0, lanes)
     if tile.parallel:
         shared(s, [*outer, j_0, i_0])
+
+
+def _blocked(
+    s: Schedule, stage: Stage, tile: Tile, outer: list[str], inner: list[str]
+) -> tuple[list[str], list[str]]:
+    """The loops over blocks of a deep reduction, if any, and those inside of a tile."""
+    step = tile.vectors * tile.lanes * stage.output.dtype.bytes
+    depth = divided(extent(s, inner[-1]), step)
+    if depth is None or len(inner) > 1 or outer:
+        return [], inner
+    k_0, k_1 = s.split(inner[-1], [None, depth])
+    return [k_0], [k_1]
 
 
 def _write_back(s: Schedule, write: str, at: str, lanes: int) -> None:

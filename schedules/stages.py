@@ -164,6 +164,15 @@ def tile_axes(stage: Stage) -> tuple[For, For] | None:
     return (rows[-1], columns) if used and rows else None
 
 
+def column_dimension(stage: Stage, load: Load) -> int | None:
+    """Which dimension of an operand the columns index, the last one of several."""
+    found = tile_axes(stage)
+    assert found is not None
+    column = stage.axis(found[1])
+    at = [n for n, index in enumerate(load.indices) if column in free_vars(index)]
+    return at[-1] if at else None
+
+
 def _product(stage: Stage) -> bool:
     return any(isinstance(n, Binary) and n.op == "mul" for n in walk(stage.block.body))
 

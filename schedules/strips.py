@@ -18,10 +18,15 @@ from typing import Final
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.nodes import Const, Load
-from tensorlang.ir.visit import blocks, free_vars
+from tensorlang.ir.visit import blocks
 from tensorlang.schedules.cutting import extent, is_part, shared, tried
 from tensorlang.schedules.plan import Plan, Tile
-from tensorlang.schedules.stages import Stage, extent_of, tile_axes
+from tensorlang.schedules.stages import (
+    Stage,
+    column_dimension,
+    extent_of,
+    tile_axes,
+)
 from tensorlang.schedules.streaming import loop_named, whole_steps
 from tensorlang.scheduling import Schedule
 
@@ -29,7 +34,7 @@ _MOST_BYTES: Final = 1 << 19  # of a strip: half of a second-level cache
 _BLOCK_BYTES: Final = 1 << 18  # of a strip's block, where the whole one is larger
 _STRIPS_A_THREAD: Final = 4
 _WORTH_PACKING: Final = 24  # rows
-_SMALL: Final = (4, 1)  # rows of the tiles for a rest of unknown length
+SMALL: Final = (4, 1)  # rows of the tiles for a rest of unknown length
 
 
 def by_strips(plan: Plan, tile: Tile) -> None:
@@ -70,7 +75,7 @@ def _operand(plan: Plan, stage: Stage, tile: Tile) -> Load:
     found = tile_axes(stage)
     assert found is not None
     column, width = found[1], tile.vectors * tile.lanes
-    loads = [n for n in stage.loads if _at(stage, n) is not None]
+    loads = [n for n in stage.loads if column_dimension(stage, n) is not None]
     length = extent_of(column)
     depth = [extent_of(loop) for loop in stage.driven("reduction")]
     if len(loads) != 1 or length is None or length % width or None in depth:
@@ -79,7 +84,10 @@ def _operand(plan: Plan, stage: Stage, tile: Tile) -> Load:
     if not tile.parallel or length // width < _STRIPS_A_THREAD * (threads - 1):
         raise ScheduleError("there are too few strips to share")
     (load,) = loads
-    rows, in_rows = extent_of(found[0]), _at(stage, load) == load.buffer.ndim - 1
+    rows, in_rows = (
+        extent_of(found[0]),
+        column_dimension(stage, load) == load.buffer.ndim - 1,
+    )
     few = rows is not None and rows < _WORTH_PACKING
     if in_rows and few and not _packed(stage, load, width):
         raise ScheduleError("too few rows read a strip that lies in rows already")
@@ -120,18 +128,16 @@ def divided(steps: int | None, step: int) -> int | None:
 def _packed(stage: Stage, load: Load, width: int) -> bool:
     """Whether the columns lie in strips already, of which some make one of `width`."""
     last = load.buffer.shape[-1]
-    if _at(stage, load) != load.buffer.ndim - 1 or not isinstance(last, Const):
+    if column_dimension(stage, load) != load.buffer.ndim - 1 or not isinstance(
+        last, Const
+    ):
         return False
     return load.buffer.ndim > 2 and width % max(int(last.value), 1) == 0
 
 
-def _at(stage: Stage, load: Load) -> int | None:
-    """Which dimension of an operand the columns index."""
-    found = tile_axes(stage)
-    assert found is not None
-    column = stage.axis(found[1])
-    at = [n for n, index in enumerate(load.indices) if column in free_vars(index)]
-    return at[-1] if at else None
+def _in_rows(stage: Stage, load: Load) -> bool:
+    """Whether the columns are neighbours in memory."""
+    return column_dimension(stage, load) == load.buffer.ndim - 1
 
 
 def _cut_rows(s: Schedule, block: str, row: str, rows: int) -> list[tuple[str, int]]:
@@ -143,7 +149,7 @@ def _cut_rows(s: Schedule, block: str, row: str, rows: int) -> list[tuple[str, i
         main, rest = _cut(s, block, row, length // rows * rows)
         return [(main, rows), (rest, length % rows)]
     found: list[tuple[str, int]] = []
-    for size in (rows, *(n for n in _SMALL if n < rows)):
+    for size in (rows, *(n for n in SMALL if n < rows)):
         if size == 1:
             break
         loop = next(name for name in s.loops(block) if is_part(name, row))
@@ -198,7 +204,7 @@ def _pack(  # noqa: PLR0917 - the same
     s: Schedule, stage: Stage, load: Load, copy: str, strip: str, lanes: int
 ) -> None:
     """The copy of one strip: turned in registers, or row by row."""
-    at, rank = _at(stage, load), load.buffer.ndim
+    at, rank = column_dimension(stage, load), load.buffer.ndim
     assert at is not None
     given = [f"d{n}" for n in range(rank)]
     if at == rank - 1:

@@ -104,13 +104,16 @@ def dense_grad(
     def weight(k: Expr) -> Expr:
         return wide(w[j, k] if layout == "oi" else w[k, j])
 
-    def of_weight(a: Expr, b: Expr) -> Reduction:
-        column, k = (a, b) if layout == "oi" else (b, a)
+    def of_weight(column: Expr, k: Expr) -> Reduction:
         return total(wide(dy[i, column]) * wide(x[i, k]), i)
 
+    def turned(k: Expr, column: Expr) -> Reduction:
+        return of_weight(column, k)
+
+    of_w = of_weight if layout == "oi" else turned
     return (
         _rounded(x.shape, lambda i, k: total(wide(dy[i, j]) * weight(k), j), x, "dx"),
-        _rounded(w.shape, of_weight, x, "dw"),
+        _rounded(w.shape, of_w, x, "dw"),
         _rounded((columns,), lambda j: total(wide(dy[also, j]), also), x, "db"),
     )
 
