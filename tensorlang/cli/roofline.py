@@ -102,11 +102,15 @@ def _drawn(
                 "x": x.at(p.intensity),
                 "y": y.at(p.rate),
                 "colour": colours[p.threads],
-                "label": f"{p.work}, {p.threads} threads: {p.rate / 1e9:.3g} G/s",
+                "label": f"{p.work}, {_threads(p.threads)}: {p.rate / 1e9:.3g} G/s",
             }
             for p in points
         ],
     )
+
+
+def _threads(count: int) -> str:
+    return f"{count} thread{'s' if count > 1 else ''}"
 
 
 def _roof(  # noqa: PLR0917 - one line of the picture
@@ -118,7 +122,7 @@ def _roof(  # noqa: PLR0917 - one line of the picture
     line = [(low, low * stream), (corner, peak), (x.high, peak)]
     return {
         "points": " ".join(f"{x.at(a)},{y.at(b)}" for a, b in line),
-        "label": f"{threads} thread{'s' if threads > 1 else ''}: {peak / 1e9:.0f} G/s",
+        "label": f"{_threads(threads)}: {peak / 1e9:.0f} G/s",
         "label_at": y.at(peak) - 5,
         "colour": colour,
     }
