@@ -282,7 +282,8 @@ def merge(path: Path, records: Iterable[Record], beaten: Collection[str] = ()) -
         path: The file.
         records: What to file.
         beaten: Code (`Record.ir`) that was timed beside the new records and lost: what
-            is held of it goes, whatever its time was when it was filed.
+            is held of it goes, whatever its time was when it was filed; only what was
+            measured beats.
 
     Raises:
         RecordError: the file is broken (it is left as it is), or stays locked.
@@ -292,7 +293,8 @@ def merge(path: Path, records: Iterable[Record], beaten: Collection[str] = ()) -
         kept = 0
         for record in records:
             old = held.get(record.workload)
-            if old is None or old.ir in beaten or record.outranks(old):
+            lost = old is not None and old.ir in beaten and not record.static
+            if old is None or lost or record.outranks(old):
                 held[record.workload] = record
                 kept += 1
         if kept:

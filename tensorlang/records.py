@@ -4,6 +4,9 @@ Two layers: the shipped records (`results/records`) and the user's, which overla
 A look-up goes from near to far and never silently to another kind of device:
 
     exact workload -> nearest shape on this kind of machine -> same architecture -> none
+
+Records that were measured come first on this whole way; what a search by static cost
+chose (`Record.static`) serves where nothing measured does.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from tensorlang.targets import Target
 from tensorlang.workload import Workload
 
 FOLDER_VARIABLE: Final = "TENSORLANG_RECORDS"
+STATIC: Final = "chosen by static cost, not measured"
 _FARTHEST: Final = 6.0  # sum of |log2| over the extents; beyond it a shape is no guide
 
 
@@ -85,13 +89,18 @@ def candidates(workload: Workload, target: Target) -> Iterator[Choice]:
     if not workload.threads:
         workload = replace(workload, threads=target.threads)
     own = _layered(target.fingerprint, workload.operator)
-    yield from _nearest(workload, own, "")
-    others = (
+    others = [
         record
         for record in _other_machines(target.fingerprint, workload.operator)
         if record.architecture == architecture(target)
-    )
-    yield from _nearest(workload, others, f"same architecture, {architecture(target)}")
+    ]
+    for static in (False, True):
+        yield from _nearest(workload, (r for r in own if r.static == static), "")
+        yield from _nearest(
+            workload,
+            (r for r in others if r.static == static),
+            f"same architecture, {architecture(target)}",
+        )
 
 
 def lookup(workload: Workload, target: Target) -> tuple[Choice, ...]:
@@ -108,7 +117,9 @@ def _layered(target: str, operator: str) -> list[Record]:
     found: dict[Workload, Record] = {}
     for folder in folders():
         for record in _held(record_files.path_of(folder, target, operator)):
-            found.setdefault(record.workload, record)
+            held = found.setdefault(record.workload, record)
+            if held.static and not record.static:
+                found[record.workload] = record
     return list(found.values())
 
 
@@ -128,13 +139,14 @@ def _nearest(
     workload: Workload, records: Iterable[Record], where: str
 ) -> Iterator[Choice]:
     ranked = sorted(
-        ((distance(workload, r.workload), r.static, r.order, r) for r in records),
-        key=lambda entry: entry[:3],
+        ((distance(workload, r.workload), r.order, r) for r in records),
+        key=lambda entry: entry[:2],
     )
-    for far, _, _, record in ranked:
+    for far, _, record in ranked:
         if far <= _FARTHEST:
             near = "exact" if far == 0 else f"nearest shape {record.workload.shapes}"
-            yield Choice(record, f"{near}; {where}" if where else near)
+            said = (near, where, STATIC if record.static else "")
+            yield Choice(record, "; ".join(filter(None, said)))
 
 
 def distance(wanted: Workload, known: Workload) -> float:

@@ -69,7 +69,7 @@ def ls(
             str(record.workload),
             record.target,
             f"{record.algorithm}({_settings(record)})",
-            console.duration(record.seconds),
+            _time(record),
             f"{record.default_seconds / record.seconds:.2f}x" if record.seconds else "",
             layer,
             record.date,
@@ -83,6 +83,12 @@ def ls(
     elif not broken:
         console.say(f"no records; tlang tune makes them, in {held.user_folder()}")
     _refuse(broken)
+
+
+def _time(record: Record) -> str:
+    """Its time; of one that was never run what was estimated, marked as such."""
+    said = console.duration(record.seconds)
+    return f"static, about {said}" if record.static else said
 
 
 def _settings(record: Record) -> str:

@@ -70,6 +70,29 @@ def test_the_better_of_two_stays_and_static_never_outranks_measured() -> None:
     assert choice.reason == "exact"
 
 
+def test_what_was_measured_comes_before_what_was_estimated(
+    layers: dict[str, Path],
+) -> None:
+    records.add(made((1000,), ir="guess", static=True))
+    records.add(made((1 << 14,), ir="far"))
+    records.add(made((1024,), target=NEIGHBOUR, ir="neighbour"))
+    found = records.lookup(made((1000,)).workload, HERE)
+    assert [c.record.ir for c in found] == ["far", "neighbour", "guess"]
+    assert found[2].reason == "exact; chosen by static cost, not measured"
+    records.add(made((1000,), ir="shipped"), layers["shipped"])
+    best = records.lookup(made((1000,)).workload, HERE)[0]
+    assert best.record.ir == "shipped"
+
+
+def test_an_estimate_goes_when_something_is_measured_and_never_comes_back() -> None:
+    guess = made(ir="guess", seconds=1e-9, static=True)
+    assert records.add(guess)
+    assert records.add(made(ir="real", seconds=1.0))
+    assert not records.add(guess, beaten=["real"])
+    (choice,) = records.lookup(made().workload, HERE)
+    assert choice.record.ir == "real"
+
+
 def test_a_new_measurement_of_the_same_kernel_replaces_the_old() -> None:
     records.add(made(seconds=1e-3, date="2026-01-01"))
     assert records.add(made(seconds=1.2e-3, date="2026-02-01"))
