@@ -27,6 +27,14 @@ THREADS_VARIABLE: Final = "TENSORLANG_THREADS"
 # architecture -> bytes of shared memory that one block may have
 ARCHITECTURES: Final = {"sm_80": 163 << 10, "sm_90a": 227 << 10, "sm_100": 227 << 10}
 USUAL_ARCHITECTURE: Final = "sm_90a"
+# what the lanes of a warp can do together (tensorlang.ir.collectives), from sm_80 on
+_AMPERE: Final = ("cp_async", "ldmatrix", "mma", "shuffle")
+# architecture -> its features
+CUDA_FEATURES: Final = {
+    "sm_80": _AMPERE,
+    "sm_90a": (*_AMPERE, "tma", "wgmma"),
+    "sm_100": (*_AMPERE, "tma"),
+}
 # what a thread of a GPU moves at once, and the registers that it may have
 _GPU: Final = {
     "vector_bits": 128,
@@ -51,7 +59,8 @@ class Target:
     """A device that kernels are built for, with what a schedule must know of it.
 
     Sizes are in bytes, vector widths in bits. `cpu` names vendor and architecture,
-    `features` the instruction sets as LLVM's and Linux's names agree on them.
+    `features` the instruction sets as LLVM's and Linux's names agree on them, of a GPU
+    what its warps can do (`CUDA_FEATURES`).
     `threads` is how many threads one kernel may use: of a GPU, its processors, of whose
     threads a block has up to `block_threads`, with `shared_bytes` of shared memory.
     `index` is -1 for a GPU that is compiled for only.
@@ -192,6 +201,7 @@ def _architecture(arch: str) -> Target:
         device=f"any GPU of {arch}, to compile for",
         arch=arch,
         cpu=arch,
+        features=CUDA_FEATURES[arch],
         index=-1,
         block_threads=1024,
         shared_bytes=ARCHITECTURES[arch],

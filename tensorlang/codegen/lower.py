@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tensorlang.codegen.blocks import remove_blocks
+from tensorlang.codegen.collectives import refuse_missing
 from tensorlang.codegen.deinterleave import deinterleave
 from tensorlang.codegen.expand_math import expand_math
 from tensorlang.codegen.flatten import flatten
@@ -32,6 +33,7 @@ def lower(function: Function, target: Any) -> Function:
         CodegenError: the function uses what a CPU has not.
     """
     _refuse_bound_loops(function)
+    refuse_missing(function, target)
     names = Names(function)
     function = give_way(function, names, RESERVED)
     function = remove_blocks(function)

@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 
+from tensorlang.ir.collectives import is_collective
 from tensorlang.ir.dtypes import DType
 from tensorlang.ir.intrinsics import INTRINSICS
 from tensorlang.ir.nodes import (
@@ -47,6 +48,8 @@ def fold(expr: Expr) -> Expr | None:
     known = [constant_of(child) for child in children(expr) if isinstance(child, Expr)]
     operands = [const for const in known if const is not None]
     if len(operands) < len(known) or not known or _faults(expr, operands):
+        return None
+    if is_collective(expr):
         return None
     if isinstance(expr, Call) and not INTRINSICS[expr.name].pure:
         return None

@@ -2,13 +2,16 @@
 
 A native is one instruction on every backend. A mathematical function is *defined* by
 its expansion in `tensorlang.ir.math` into arithmetic, bit tricks and fma, with the
-error bound of its entry: the same bits everywhere, the interpreter included.
+error bound of its entry: the same bits everywhere, the interpreter included. What the
+lanes of a warp compute together is in `tensorlang.ir.collectives`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
+from tensorlang.ir.collectives import COLLECTIVES, collective
 from tensorlang.ir.cpu_natives import CPU_NATIVES
 from tensorlang.ir.natives import (
     NATIVES,
@@ -96,7 +99,12 @@ _MATH: Final = (
     _math("erf", "the error function", 1.1, 1.1),
     _math("erfinv", "the inverse of erf, of x moved by up to half an ulp", 6.0, 6.0),
 )
-INTRINSICS: Final = NATIVES | CPU_NATIVES | {entry.name: entry for entry in _MATH}
+INTRINSICS: Final[Mapping[str, Intrinsic]] = {
+    **NATIVES,
+    **CPU_NATIVES,
+    **COLLECTIVES,
+    **{entry.name: entry for entry in _MATH},
+}
 
 
 def intrinsic(name: str, *args: ExprLike) -> Call:
@@ -106,6 +114,8 @@ def intrinsic(name: str, *args: ExprLike) -> Call:
         IRError: no such intrinsic, or a wrong number of arguments.
         DTypeError: the arguments' types do not fit it.
     """
+    if name in COLLECTIVES:
+        return collective(name, *args)
     return call(INTRINSICS, name, *args)
 
 

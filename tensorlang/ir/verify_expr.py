@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from tensorlang.errors import IRError
+from tensorlang.ir.collectives import collectives_in
 from tensorlang.ir.dtypes import DType
 from tensorlang.ir.intrinsics import INTRINSICS
 from tensorlang.ir.nodes import (
@@ -18,6 +19,8 @@ from tensorlang.ir.nodes import (
     Expr,
     LaneReduce,
     Load,
+    Node,
+    Select,
     Splat,
     Var,
 )
@@ -164,8 +167,24 @@ def check_atomic(stmt: AtomicUpdate, site: Site) -> None:
     check_operation(stmt.op, stmt.buffer.dtype, site)
 
 
+def check_together(parts: Iterable[Node | None], where: str, site: Site) -> None:
+    """No collective stands where only some lanes may come to."""
+    for part in parts:
+        for entry in () if part is None else collectives_in(part):
+            raise site.fault(
+                f"{entry.name} is for all lanes of a {entry.scope}, and stands "
+                f"{where}; name it with a let before"
+            )
+
+
 def _load(load: Load, site: Site) -> None:
     check_access(load.buffer, load.indices, load.mask, site)
+    if load.mask is not None:
+        check_together(load.indices, "below the mask of a load", site)
+
+
+def _select(expr: Select, site: Site) -> None:
+    check_together((expr.a, expr.b), "in a branch of a select", site)
 
 
 def _call(call: Call, site: Site) -> None:
@@ -180,6 +199,7 @@ def _lane_reduce(expr: LaneReduce, site: Site) -> None:
 _RULES: Final[dict[type[Expr], Callable[[Any, Site], None]]] = {
     Var: known,
     Load: _load,
+    Select: _select,
     Binary: check_divisor,
     Call: _call,
     LaneReduce: _lane_reduce,

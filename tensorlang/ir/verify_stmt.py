@@ -33,6 +33,7 @@ from tensorlang.ir.verify_expr import (
     check_evaluate,
     check_expr,
     check_lanes,
+    check_together,
 )
 from tensorlang.ir.verify_layout import layout_fault
 from tensorlang.ir.visit import walk
@@ -143,6 +144,8 @@ def check_store(stmt: Store, site: Site) -> None:
     """A store has as many values as places, and one mask lane for each."""
     lanes = check_access(stmt.buffer, stmt.indices, stmt.mask, site)
     mask = () if stmt.mask is None else (stmt.mask,)
+    if mask:
+        check_together((stmt.value,), "below the mask of a store", site)
     for expr in (*stmt.indices, stmt.value, *mask):
         check_expr(expr, site)
     _same_lanes(stmt.buffer, lanes, stmt.value, site)

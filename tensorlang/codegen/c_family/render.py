@@ -17,6 +17,7 @@ from tensorlang.codegen.c_family import forms
 from tensorlang.codegen.c_family.literals import literal
 from tensorlang.codegen.simt.host import Launch, is_private, launches
 from tensorlang.errors import CodegenError
+from tensorlang.ir.collectives import is_collective
 from tensorlang.ir.dtypes import DType
 from tensorlang.ir.nodes import Binary, Expr, Function, Node, Param, Seq, Var
 from tensorlang.ir.visit import writes
@@ -99,6 +100,7 @@ class Printer:
             "symbols": forms.SYMBOLS,
             "levels": forms.LEVELS,
             "is_private": is_private,
+            "is_collective": is_collective,
             "dtype": DType,
         }
         found: dict[str, Callable[..., str]] = {}

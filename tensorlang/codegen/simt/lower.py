@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from tensorlang.codegen.blocks import remove_blocks
+from tensorlang.codegen.collectives import refuse_missing
 from tensorlang.codegen.expand_math import expand_math
 from tensorlang.codegen.flatten import flatten
 from tensorlang.codegen.names import Names, give_way
@@ -31,6 +32,7 @@ def lower(function: Function, target: Any) -> Function:
     Raises:
         CodegenError: the function uses what a launch has not.
     """
+    refuse_missing(function, target)
     names = Names(function)
     function = give_way(function, names, RESERVED)
     function = remove_blocks(_folding_in_order(function))

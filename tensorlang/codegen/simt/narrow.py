@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
+from tensorlang.ir.collectives import is_collective
 from tensorlang.ir.dtypes import f32, f64
 from tensorlang.ir.nodes import (
     Binary,
@@ -49,6 +50,8 @@ def _widened(node: Node) -> Node:
             return _wide(node).cast(node.dtype)
         case Compare(op=op, a=a, b=b) if _is_narrow(a):
             return Compare(op, _up(a), _up(b))
+        case Call() if is_collective(node):
+            return node
         case Call(name=name, args=(first, *_)) if _is_narrow(first) and name != "fma":
             args = tuple(_up(arg) for arg in node.args)
             return _back(Call(name, args, f32), node)

@@ -11,7 +11,9 @@ import numpy as np
 
 from tensorlang.errors import InterpreterError
 from tensorlang.ir import semantics
+from tensorlang.ir.collectives import COLLECTIVES
 from tensorlang.ir.contraction import as_fma
+from tensorlang.ir.interpreter.collective import together
 from tensorlang.ir.interpreter.lanes import Array, Lanes
 from tensorlang.ir.interpreter.memory import locate, read
 from tensorlang.ir.interpreter.state import Machine, fault
@@ -143,6 +145,9 @@ def _(node: Call, machine: Machine, lanes: Lanes) -> Array:
         raise InterpreterError(f"{node.name!r} is no intrinsic")
     if INTRINSICS[node.name].expands:
         return _expanded(node, machine, lanes)
+    if node.name in COLLECTIVES:
+        given = [evaluate(arg, machine, lanes) for arg in node.args]
+        return together(node, lanes, given)
     args = _matched(*(evaluate(arg, machine, lanes) for arg in node.args))
     if node.name == "check" and not args[0].all():
         at = tuple(np.argwhere(~args[0])[0])
