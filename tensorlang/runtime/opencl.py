@@ -2,7 +2,7 @@
 
 Arrays in host memory are used where they lie (`CL_MEM_USE_HOST_PTR`), which a CPU's
 driver does without a copy. A queue and its context are made once a device, and used by
-one thread at a time.
+one thread at a time. What a kernel needs beside its arrays it keeps from call to call.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 _OPTIONS: Final = ("-cl-std=CL1.2",)
 _EXACT: Final = "-cl-fp32-correctly-rounded-divide-sqrt"
+# its CPU devices compute in the host's own memory: nothing has to be mapped to be seen
+_IN_PLACE: Final = "Portable Computing Language"
 
 
 def versions(target: Target) -> str:
@@ -79,6 +81,12 @@ class _Device:
     queue: Any
     lock: threading.RLock = field(default_factory=threading.RLock)
 
+    @cached_property
+    def in_place(self) -> bool:
+        """Whether it computes in host memory itself, so that nothing need be mapped."""
+        is_cpu = bool(self.handle.type & self.cl.device_type.CPU)
+        return is_cpu and self.handle.platform.name == _IN_PLACE
+
     def build(self, source: str | bytes) -> Any:
         """A program, from source or from the driver's own binary."""
         cl = self.cl
@@ -106,15 +114,6 @@ def _device(index: int) -> _Device:
     return _Device(cl, handle, context, cl.CommandQueue(context))
 
 
-@dataclass(slots=True)
-class _Run:
-    """One call: the memory that its launches are given."""
-
-    arrays: list[Any]
-    temporaries: dict[str, Any] = field(default_factory=dict)
-    faults: Any = None
-
-
 class OpenCLKernel(Kernel):
     """A kernel that runs on an OpenCL device; see `Kernel`."""
 
@@ -128,6 +127,11 @@ class OpenCLKernel(Kernel):
                 self._device.cl.Kernel(self._program, launch["name"])
                 for launch in self._host["launches"]
             ]
+            self._faults = np.zeros(1, np.int32)
+            self._fault_buffer = self._buffer(self._faults)
+        self._checks = any(["faults"] in x["args"] for x in self._host["launches"])
+        self._temporaries: dict[str, Any] = {}
+        self._scalars_set: dict[tuple[int, int], Any] = {}
 
     @property
     def asm(self) -> str:
@@ -168,21 +172,28 @@ class OpenCLKernel(Kernel):
 
     def _run(self, call: calling.Call) -> int:
         buffers = [self._buffer(array) for array in call.arrays]
-        run = _Run(buffers)
-        faults = np.zeros(1, np.int32)
-        run.faults = self._buffer(faults)
         names = self._scalars(call.scalars)
         host_program.run(
-            self._host["program"], names, lambda k, n: self._launch(k, n, run)
+            self._host["program"], names, lambda k, n: self._launch(k, n, buffers)
         )
         for spec, array, buffer in zip(
             self.signature.buffers, call.arrays, buffers, strict=True
         ):
             if spec.written and array.nbytes:
                 self._bring_back(buffer, array)
-        self._bring_back(run.faults, faults)
+        if self._checks:
+            self._bring_back(self._fault_buffer, self._faults)
         self._device.queue.finish()
-        return int(faults[0])
+        return self._reported()
+
+    def _reported(self) -> int:
+        """The fault that the last call reported, which is then forgotten."""
+        code = int(self._faults[0])
+        if code:
+            self._faults[0] = 0
+            with self._device.lock:
+                self._fault_buffer = self._buffer(self._faults)
+        return code
 
     def _scalars(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The scalars under the names that the lowered function has for them."""
@@ -202,6 +213,8 @@ class OpenCLKernel(Kernel):
 
     def _bring_back(self, buffer: Any, array: np.ndarray[Any, Any]) -> None:
         """Make what the device wrote seen in the array: mapping it does."""
+        if self._device.in_place:
+            return
         cl, queue = self._device.cl, self._device.queue
         raw = _raw(array)
         mapped, _ = cl.enqueue_map_buffer(
@@ -211,39 +224,43 @@ class OpenCLKernel(Kernel):
             np.copyto(raw, mapped)
         mapped.base.release(queue)
 
-    def _launch(self, number: int, names: dict[str, Any], run: _Run) -> None:
+    def _launch(self, number: int, names: dict[str, Any], buffers: list[Any]) -> None:
         """One launch, skipped where it has no blocks."""
         launch, kernel = self._host["launches"][number], self._kernels[number]
         grid = [host_program.number(extent, names) for extent in launch["grid"]]
         if min(grid) <= 0:
             return
-        values = [self._argument(arg, names, run) for arg in launch["args"]]
-        for position, value in enumerate(values):
-            kernel.set_arg(position, value)
+        for position, (kind, *rest) in enumerate(launch["args"]):
+            if kind == "param":
+                kernel.set_arg(position, buffers[rest[0]])
+            elif kind == "scalar":
+                self._set_scalar(number, position, rest[1], names[rest[0]])
+            elif kind == "faults":
+                kernel.set_arg(position, self._fault_buffer)
+            else:
+                size = host_program.number(rest[1], names)
+                kernel.set_arg(position, self._temporary(rest[0], size))
         block = tuple(launch["block"])
         whole = tuple(n * size for n, size in zip(grid, block, strict=True))
         self._device.cl.enqueue_nd_range_kernel(
             self._device.queue, kernel, whole, block
         )
 
-    def _argument(self, arg: Any, names: dict[str, Any], run: _Run) -> Any:
-        kind, *rest = arg
-        if kind == "param":
-            return run.arrays[rest[0]]
-        if kind == "scalar":
-            return _SCALARS[rest[1]](names[rest[0]])
-        if kind == "faults":
-            return run.faults
-        name, size = rest
-        return self._temporary(name, host_program.number(size, names), run)
+    def _set_scalar(self, number: int, position: int, dtype: str, value: Any) -> None:
+        """Set a number, unless the kernel has it from the call before."""
+        made = _SCALARS[dtype](value)
+        place, bits = (number, position), made.tobytes()
+        if self._scalars_set.get(place) != bits:
+            self._kernels[number].set_arg(position, made)
+            self._scalars_set[place] = bits
 
-    def _temporary(self, name: str, size: int, run: _Run) -> Any:
-        """A temporary of this call, of at least so many bytes."""
-        held = run.temporaries.get(name)
+    def _temporary(self, name: str, size: int) -> Any:
+        """A temporary of at least so many bytes, kept for the calls to come."""
+        held = self._temporaries.get(name)
         if held is None or held.size < size:
             flags = self._device.cl.mem_flags.READ_WRITE
             held = self._device.cl.Buffer(self._device.context, flags, max(size, 1))
-            run.temporaries[name] = held
+            self._temporaries[name] = held
         return held
 
 
