@@ -18,9 +18,9 @@
               | Block(name, axes, where, init, body, scope)
               | Barrier(scope)
               | Evaluate(expr)
-              | Role(cond, body)                      GPU issue: warps with a role
-              | BarrierObject(name, count)            GPU issue: arrive/wait phases
-              | Arrive(name, ...) | Wait(name, phase) GPU issue
+              | Role(cond, body, registers)           warps beside other warps
+              | BarrierObject(name, count, size)      for the rest of its Seq
+              | Arrive(name, index, copies) | Wait(name, index, phase)
     axis      = Axis(var, kind, extent, value)
                 kind: spatial | reduction | ordered | opaque | disjoint
     reducer   = Reducer(name, left, right, identity, combine, commutative)
@@ -45,8 +45,8 @@ stands as a whole dimension in the shape of a parameter is bound from that shape
 not run. `parallel` iterations may run in any order or at once, `vectorized` ones in
 lock-step, `bound` ones as index `thread` of an execution scope (`block.x`, `thread.x`):
 in all three, no iteration may touch what another one writes, except that lanes of a
-`vectorized` loop may fold one state of a commutative reduction. `unrolled` is a serial
-loop written out.
+`vectorized` loop, or the threads of a block, may fold one state of a commutative
+reduction. `unrolled` is a serial loop written out.
 
 *A block is one computation with its own axes.* Each iteration around it gives every
 axis a value; the body sees axes only, never loop variables. A *spatial* value names the
@@ -71,6 +71,20 @@ rounding of the product beside it; a float *reduction* may be re-associated by a
 schedule. `Cast` to an integer truncates towards zero, wraps among integers, and
 saturates from floats (NaN gives 0); `Cast` to a float rounds to nearest even. A
 masked-off lane of a load is 0, of a store is left alone.
+
+*Roles* that follow each other in a sequence run at once: each is a program of the warps
+of a block in which `cond` holds (of a warp in all threads or in none), and they meet
+only at barrier objects. A *barrier object* counts phases, from 0: a phase is complete
+when `count` arrivals came, and then the next one is open. `Arrive` orders all that its
+thread did before, and saw, before the end of the open phase; with `copies` it arrives
+when these are done, which run on their own, beside the thread. `Wait` goes on after the
+end of phase number `phase`; the phase before the first one is complete from the start.
+As the hardware tells phases by their parity alone, a wait for any phase but the open
+one and the one before it is a fault; so is a wait that nothing can end any more. A
+block of a *scope* other than `thread` is a collective: all threads of that scope come
+to it with the same axes, and together they run its body once. What they write to
+registers is each thread's own: a register buffer allocated outside of the threads is
+spread over them by its layout, whose first result is the thread.
 
 *Names.* Within a function every loop variable, axis, `Let` and buffer has its own name
 along every path from the root (siblings may share), every block its own name. Trees are
@@ -893,6 +907,66 @@ class Block(Stmt):
             self.scope in EXECUTION_SCOPES,
             f"block {self.name}: {self.scope!r} is not in {EXECUTION_SCOPES}",
         )
+
+
+@node
+class Role(Stmt):
+    """`body` by the threads of the warps where `cond` holds, beside the other roles.
+
+    `registers` is how many a thread of it may use, of those that the block has; 0
+    leaves the number as it is.
+    """
+
+    cond: Expr
+    body: Stmt
+    registers: int = 0
+
+    def __post_init__(self) -> None:
+        _need(
+            self.registers == 0
+            or (24 <= self.registers <= 240 and self.registers % 8 == 0),
+            f"a role has 24 to 240 registers, in eights, not {self.registers}",
+        )
+
+
+@node
+class BarrierObject(Stmt):
+    """`size` objects of a block that count phases, of `count` arrivals each."""
+
+    name: str
+    count: int
+    size: int = 1
+
+    def __post_init__(self) -> None:
+        _need(
+            0 < self.count < 1 << 20 and 0 < self.size < 1 << 16,
+            f"barrier object {self.name}: {self.count} arrivals, {self.size} objects",
+        )
+
+
+@node
+class Arrive(Stmt):
+    """One arrival at an object: now, or when the `copies` are done."""
+
+    name: str
+    index: Expr
+    copies: Stmt | None = None
+
+    def __post_init__(self) -> None:
+        _same(f"the index of {self.name}", self.index.dtype, i64)
+
+
+@node
+class Wait(Stmt):
+    """Go on when phase number `phase` of an object is complete."""
+
+    name: str
+    index: Expr
+    phase: Expr
+
+    def __post_init__(self) -> None:
+        _same(f"the index of {self.name}", self.index.dtype, i64)
+        _same(f"the phase of {self.name}", self.phase.dtype, i64)
 
 
 @node

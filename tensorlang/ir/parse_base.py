@@ -20,10 +20,16 @@ class Scope:
     variables: dict[str, Var] = field(default_factory=dict)
     buffers: dict[str, Buffer] = field(default_factory=dict)
     reducers: dict[tuple[str, tuple[DType, ...]], Reducer] = field(default_factory=dict)
+    barriers: set[str] = field(default_factory=set)
 
     def inner(self) -> Scope:
         """A copy: names added to it are not seen outside."""
-        return Scope(dict(self.variables), dict(self.buffers), self.reducers)
+        return Scope(
+            dict(self.variables),
+            dict(self.buffers),
+            self.reducers,
+            set(self.barriers),
+        )
 
 
 def wrong(node: ast.AST, message: str) -> ParseError:

@@ -38,6 +38,7 @@ from tensorlang.ir.parse_base import (
     wrong,
 )
 from tensorlang.ir.parse_expr import expr, exprs, place
+from tensorlang.ir.parse_roles import arrive, barrier_object, role, wait
 from tensorlang.ir.parse_types import placed
 from tensorlang.ir.reducers import builtin
 from tensorlang.ir.syntax import AXIS_WORDS, LOOP_WORDS
@@ -71,6 +72,8 @@ def _assign(node: ast.Assign, scope: Scope) -> Stmt:
             made = placed(name(node, word), call, scope)
             scope.buffers[word] = made
             return Alloc(made)
+        case [ast.Name(id=word)], ast.Call(func=ast.Name(id="barrier_object")) as call:
+            return barrier_object(name(node, word), call, scope)
     raise wrong(node, "assign to an element, x[i] = e, or name a value, a: f32 = e")
 
 
@@ -95,12 +98,12 @@ def _for(node: ast.For, scope: Scope) -> Stmt:
     (run, *thread), _ = arguments(call, 2 if kind == "bound" else 1)
     extent = expr(run, scope)
     var = Var(name(node, node.target.id), extent.dtype)
-    inner = _with(scope, var)
+    inner = _within(scope, var)
     words = [string(word) for word in thread]
     return For(var, extent, kind, body(node.body, inner), *words)
 
 
-def _with(scope: Scope, *variables: Var) -> Scope:
+def _within(scope: Scope, *variables: Var) -> Scope:
     inner = scope.inner()
     inner.variables.update({var.name: var for var in variables})
     return inner
@@ -129,7 +132,7 @@ def _block(node: ast.With, scope: Scope) -> Stmt:
         else:
             axes.append(_axis(keyword, scope))
     init, rest = _split_init(node)
-    inner = _with(scope, *(axis.var for axis in axes))
+    inner = _within(scope, *(axis.var for axis in axes))
     return Block(
         string(call.args[0]),
         tuple(axes),
@@ -138,6 +141,17 @@ def _block(node: ast.With, scope: Scope) -> Stmt:
         None if init is None else body(init, inner),
         string(extra["scope"]) if "scope" in extra else "thread",
     )
+
+
+def _with(node: ast.With, scope: Scope) -> Stmt:
+    match node.items:
+        case [ast.withitem(context_expr=ast.Call(func=ast.Name(id="role")) as call)]:
+            _with_call(node, "role")
+            return role(call, scope, body(node.body, scope))
+        case [ast.withitem(context_expr=ast.Call(func=ast.Name(id="arrive")) as call)]:
+            _with_call(node, "arrive")
+            return arrive(call, scope, body(node.body, scope))
+    return _block(node, scope)
 
 
 def _with_call(node: ast.With, word: str) -> ast.Call:
@@ -243,7 +257,7 @@ _READERS: Final[dict[type[ast.stmt], Reader]] = {
     ast.For: _for,
     ast.While: _while,
     ast.If: _if,
-    ast.With: _block,
+    ast.With: _with,
     ast.Expr: _action,
 }
 _ACTIONS: Final[dict[str, Callable[[ast.Call, Scope], Stmt]]] = {
@@ -252,4 +266,6 @@ _ACTIONS: Final[dict[str, Callable[[ast.Call, Scope], Stmt]]] = {
     "atomic": _atomic,
     "barrier": _barrier,
     "evaluate": _evaluate,
+    "arrive": arrive,
+    "wait": wait,
 }

@@ -18,9 +18,11 @@ from typing import Final
 from tensorlang.errors import IRError
 from tensorlang.ir.nodes import (
     Alloc,
+    Arrive,
     AtomicUpdate,
     Axis,
     Barrier,
+    BarrierObject,
     Block,
     Buffer,
     Evaluate,
@@ -34,9 +36,11 @@ from tensorlang.ir.nodes import (
     Param,
     Reduce,
     Reducer,
+    Role,
     Seq,
     Stmt,
     Store,
+    Wait,
     While,
 )
 from tensorlang.ir.print_expr import access, index_map, indices, options, text, texts
@@ -247,3 +251,27 @@ def _barrier(stmt: Barrier) -> list[str]:
 @_lines.register
 def _evaluate(stmt: Evaluate) -> list[str]:
     return [f"evaluate({text(stmt.expr)})"]
+
+
+@_lines.register
+def _role(stmt: Role) -> list[str]:
+    most = f", registers={stmt.registers}" if stmt.registers else ""
+    return [f"with role({text(stmt.cond)}{most}):", *_body(stmt.body)]
+
+
+@_lines.register
+def _barrier_object(stmt: BarrierObject) -> list[str]:
+    return [f"{stmt.name} = barrier_object({stmt.count}, {stmt.size})"]
+
+
+@_lines.register
+def _arrive(stmt: Arrive) -> list[str]:
+    call = f"arrive({stmt.name}[{text(stmt.index)}])"
+    if stmt.copies is None:
+        return [call]
+    return [f"with {call}:", *_body(stmt.copies)]
+
+
+@_lines.register
+def _wait(stmt: Wait) -> list[str]:
+    return [f"wait({stmt.name}[{text(stmt.index)}], {text(stmt.phase)})"]

@@ -8,14 +8,16 @@ visible only where nodes.py says: a block's body sees its axes, not the loops ar
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import singledispatch
 from typing import Final, TypeAlias
 
 from tensorlang.errors import IRError
 from tensorlang.ir.nodes import (
     Alloc,
+    Arrive,
     Axis,
+    BarrierObject,
     Block,
     Buffer,
     Expr,
@@ -23,6 +25,7 @@ from tensorlang.ir.nodes import (
     Function,
     If,
     Let,
+    Role,
     Seq,
     Stmt,
     Var,
@@ -53,6 +56,7 @@ class Site:
     blocks: set[str]
     around: tuple[Stmt, ...] = ()
     block: Block | None = None
+    barriers: dict[str, BarrierObject] = field(default_factory=dict)
 
     def fault(self, message: str) -> IRError:
         """The error `message` at this place."""
@@ -68,6 +72,7 @@ class Site:
             taken=set(self.taken),
             buffers=dict(self.buffers),
             steady=set(self.steady),
+            barriers=dict(self.barriers),
             around=(*self.around, stmt),
         )
 
@@ -170,6 +175,24 @@ def _if(stmt: If, site: Site, check: Check) -> None:
     for branch in (stmt.then, stmt.orelse):
         if branch is not None:
             visit(branch, site.inside(stmt), check)
+
+
+@_descend.register
+def _barrier_object(stmt: BarrierObject, site: Site, check: Check) -> None:
+    del check
+    site.named("barrier object", stmt.name)
+    site.barriers[stmt.name] = stmt
+
+
+@_descend.register
+def _role(stmt: Role, site: Site, check: Check) -> None:
+    visit(stmt.body, site.inside(stmt, "a role"), check)
+
+
+@_descend.register
+def _arrive(stmt: Arrive, site: Site, check: Check) -> None:
+    if stmt.copies is not None:
+        visit(stmt.copies, site.inside(stmt, f"the copies of {stmt.name!r}"), check)
 
 
 @_descend.register

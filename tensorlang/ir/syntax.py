@@ -19,6 +19,8 @@ The text is Python's syntax with a small vocabulary:
             | x[i] = expr | store(x[i], expr, mask=, hints=("aligned",))
             | reduce(sum, x[i], expr) | reduce(argmax, (x[i], at[i]), (expr, expr))
             | atomic("add", x[i], expr) | barrier("team") | evaluate(expr)
+            | with role(cond, registers=24): | NAME = barrier_object(count, size)
+            | arrive(NAME[i]) | with arrive(NAME[i]): | wait(NAME[i], phase)
 
 Literals are i64 (`3`), f32 (`1.5`) and bool (`True`); others name their type: `u32(3)`,
 `f64(1.5)`, `f32("nan")`. `-3` is a literal, `-i64(3)` a negation. An element of a

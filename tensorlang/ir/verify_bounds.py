@@ -42,6 +42,7 @@ from tensorlang.ir.nodes import (
     Let,
     Load,
     Reduce,
+    Role,
     Select,
     Seq,
     Stmt,
@@ -204,7 +205,7 @@ def _evaluated(stmt: Stmt) -> Iterator[Expr]:
 
 def _run(stmt: Stmt) -> Iterator[Stmt]:
     """The statements below that run whenever this one does, if its loop runs."""
-    if isinstance(stmt, If | While):
+    if isinstance(stmt, If | While | Role):
         return
     if isinstance(stmt, Block) and stmt.where is not None:
         return

@@ -36,6 +36,7 @@ from tensorlang.ir.verify_expr import (
     check_together,
 )
 from tensorlang.ir.verify_layout import layout_fault
+from tensorlang.ir.verify_roles import RULES as ROLE_RULES
 from tensorlang.ir.visit import walk
 
 MAX_ELEMENTS: Final = 1 << 48
@@ -239,4 +240,5 @@ _RULES: Final[dict[type[Stmt], tuple[Callable[[Any, Site], None], ...]]] = {
     Block: (check_axes, check_where, check_folding),
     Barrier: (check_barrier,),
     Evaluate: (check_evaluate,),
+    **ROLE_RULES,
 }

@@ -15,6 +15,7 @@ from tensorlang.ir.nodes import (
     Alloc,
     AtomicUpdate,
     Axis,
+    BarrierObject,
     Block,
     Buffer,
     Expr,
@@ -219,5 +220,6 @@ def fresh(name: str, taken: set[str]) -> str:
 
 
 def names(node: Node) -> set[str]:
-    """All names in use below `node`: variables, buffers and blocks."""
-    return {n.name for n in walk(node) if isinstance(n, (Var, Buffer, Block))}
+    """All names in use below `node`: variables, buffers, blocks, barrier objects."""
+    kinds = (Var, Buffer, Block, BarrierObject)
+    return {n.name for n in walk(node) if isinstance(n, kinds)}

@@ -22,9 +22,11 @@ from tensorlang.ir.nodes import (
     BUFFER_SCOPES,
     EXECUTION_SCOPES,
     Alloc,
+    Arrive,
     AtomicUpdate,
     Axis,
     Barrier,
+    BarrierObject,
     Block,
     Buffer,
     Call,
@@ -40,11 +42,13 @@ from tensorlang.ir.nodes import (
     Param,
     Reduce,
     Reducer,
+    Role,
     Select,
     Seq,
     Stmt,
     Store,
     Var,
+    Wait,
     While,
     as_expr,
     seq,
@@ -250,6 +254,28 @@ def _reduction(draw: Draw, scope: Scope, depth: int) -> tuple[list[Stmt], Scope]
     return [*map(Alloc, buffers), nest], after
 
 
+def _roles(draw: Draw, scope: Scope, depth: int) -> tuple[list[Stmt], Scope]:
+    """Threads in roles that meet at barrier objects."""
+    del depth
+    objects = BarrierObject(scope.name("m"), draw(st.integers(1, 9)), 3)
+    var = Var(scope.name("i"))
+    inner = scope.having(var)
+    at = draw(expressions(i64, inner, 1)) % 3
+    copies = _store(draw, inner, 0)[0] if draw(st.booleans()) else None
+    roles = [
+        Role(
+            draw(expressions(boolean, inner, 1)),
+            seq(_body(draw, inner, 0), meeting),
+            draw(st.sampled_from([0, 24, 240])),
+        )
+        for meeting in (
+            Arrive(objects.name, at, copies),
+            Wait(objects.name, at, draw(expressions(i64, inner, 1))),
+        )
+    ]
+    return [objects, For(var, as_expr(96), "bound", seq(*roles), "thread.x")], scope
+
+
 def _empty(draw: Draw, scope: Scope, depth: int) -> tuple[Stmt, Scope]:
     del draw, depth
     return Seq(()), scope
@@ -258,4 +284,4 @@ def _empty(draw: Draw, scope: Scope, depth: int) -> tuple[Stmt, Scope]:
 _FLAT = (_store, _store, _let, _alloc, _evaluate, _empty)
 _FREE_FLAT = (_atomic, _barrier)
 _NESTING = (_for, _if, _block, _reduction)
-_FREE_NESTING = (_while,)
+_FREE_NESTING = (_while, _roles)
