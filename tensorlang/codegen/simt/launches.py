@@ -231,14 +231,14 @@ def _block_scratch(
     """A block's own memory: shared where it is small, else in the workspace."""
     moved: dict[Buffer, Buffer] = {}
     for buffer in buffers:
-        size = _bytes(buffer)
+        size = size_in_bytes(buffer)
         fits = size is not None and size <= SHARED_BYTES
         scope = buffer.scope if buffer.scope == "shared" else "global"
         moved[buffer] = replace(buffer, scope="shared" if fits else scope)
     return replace_buffers(body, moved), tuple(moved.values())
 
 
-def _bytes(buffer: Buffer) -> int | None:
+def size_in_bytes(buffer: Buffer) -> int | None:
     """The size of a flattened buffer, where it is known."""
     total = buffer.dtype.bytes
     for extent in buffer.shape:

@@ -7,16 +7,22 @@ from typing import Any
 
 from tensorlang.codegen.blocks import remove_blocks
 from tensorlang.codegen.collectives import refuse_missing
+from tensorlang.codegen.deinterleave import deinterleave
 from tensorlang.codegen.expand_math import expand_math
 from tensorlang.codegen.flatten import flatten
+from tensorlang.codegen.interleave import interleave
+from tensorlang.codegen.lanes import reduce_lanes
 from tensorlang.codegen.names import Names, give_way
 from tensorlang.codegen.reductions import expand_reductions
+from tensorlang.codegen.simt.groups import make_groups
 from tensorlang.codegen.simt.launches import make_launches
 from tensorlang.codegen.simt.lockstep import in_lockstep
 from tensorlang.codegen.simt.narrow import widen_narrow
 from tensorlang.codegen.simt.reserved import RESERVED
 from tensorlang.codegen.simt.sharing import name_shared
 from tensorlang.codegen.unroll import unroll
+from tensorlang.codegen.vector_sizes import cut_vectors
+from tensorlang.codegen.vectorize import vectorize
 from tensorlang.ir.nodes import For, Function, Let, Node, Reduce, Stmt
 from tensorlang.ir.simplify import simplify_function
 from tensorlang.ir.visit import free_vars, rebuild, walk
@@ -33,6 +39,8 @@ def lower(function: Function, target: Any) -> Function:
         CodegenError: the function uses what a launch has not.
     """
     refuse_missing(function, target)
+    if target.model == "cpu":
+        return _for_groups(function, target)
     names = Names(function)
     function = give_way(function, names, RESERVED)
     function = remove_blocks(_folding_in_order(function))
@@ -43,6 +51,22 @@ def lower(function: Function, target: Any) -> Function:
     function = in_lockstep(simplify_function(function), names, target.vector_bits // 8)
     function = unroll(function, names)
     function = widen_narrow(simplify_function(function))
+    return name_shared(function, names)
+
+
+def _for_groups(function: Function, target: Any) -> Function:
+    """For a CPU: groups of one work-item, whose lanes are vectors."""
+    names = Names(function)
+    function = give_way(function, names, RESERVED)
+    function = reduce_lanes(remove_blocks(function), names, target.vector_bits)
+    function = expand_reductions(function, names)
+    function = expand_math(function, names)
+    function = simplify_function(flatten(function))
+    function = vectorize(function, names, target.vector_bits)
+    function = make_groups(function, names, target)
+    function = unroll(simplify_function(function), names)
+    function = interleave(deinterleave(simplify_function(function), names))
+    function = widen_narrow(cut_vectors(function, names))
     return name_shared(function, names)
 
 

@@ -1,0 +1,159 @@
+"""A team of a CPU's threads as work-groups of one work-item: for OpenCL on CPUs.
+
+    for i in parallel(1000):     ->     for group in bound(32, "block.x"):
+        t = alloc(f32[4096])                t = alloc(f32[4096], scope="shared")
+        S(i)                                for item in bound(1, "thread.x"):
+                                                for i in range(min(32, ...)):
+                                                    S(group * 32 + i)
+
+There are some groups for each thread, so that a slow one does not hold up the rest, and
+each has neighbouring iterations. Scratch that is too much for a stack is local memory,
+which a CPU's driver keeps for each of its threads: it stays in that one's cache.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+from tensorlang.codegen.folding import add, make, maximum, mul, sub
+from tensorlang.codegen.names import Names
+from tensorlang.codegen.simt.host import PRIVATE_BYTES
+from tensorlang.codegen.simt.launches import make_launches, size_in_bytes
+from tensorlang.codegen.team import has_parallel, serial
+from tensorlang.codegen.unroll import specialise
+from tensorlang.errors import CodegenError
+from tensorlang.ir.dtypes import i64
+from tensorlang.ir.nodes import (
+    Alloc,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    Function,
+    If,
+    Let,
+    Seq,
+    Stmt,
+    Var,
+    While,
+    as_expr,
+    seq,
+)
+from tensorlang.ir.visit import allocations, reads, rebuild, replace_buffers
+
+_GROUPS: Final = 16  # of each thread
+
+
+def make_groups(function: Function, names: Names, target: Any) -> Function:
+    """The function as launches of groups that share out its parallel loops.
+
+    Where the host would have to read what a launch computes, all is one launch of one
+    work-item.
+    """
+    state = _Groups(names, target.threads * _GROUPS, target.shared_bytes)
+    try:
+        shared = replace(function, body=state.visit(function.body))
+        return make_launches(shared, names)
+    except CodegenError:
+        whole = state.launch(as_expr(1), serial(function.body))
+        return make_launches(replace(function, body=whole), names)
+
+
+class _Groups:
+    """Binds parallel loops to at most `most` groups, of so much local memory each."""
+
+    def __init__(self, names: Names, most: int, local_bytes: int) -> None:
+        self.names = names
+        self.most = most
+        self.local_bytes = local_bytes
+
+    def visit(self, stmt: Any) -> Any:
+        """A statement of the host program, its outermost parallel loops bound."""
+        match stmt:
+            case Seq():
+                return seq(*(self.visit(item) for item in stmt.stmts))
+            case For(kind="parallel"):
+                return self.group(stmt)
+            case Stmt() if not has_parallel(stmt):
+                return stmt
+            case While() | For(kind="vectorized" | "unrolled"):
+                return serial(stmt)
+            case For(extent=decided) | If(cond=decided) if reads(decided):
+                return serial(stmt)
+            case Stmt():
+                return rebuild(stmt, self.visit)
+        return stmt
+
+    def group(self, loop: For) -> Stmt:
+        """The iterations of a parallel loop, neighbours to a group."""
+        var, count = loop.var, loop.extent.cast(i64)
+        group = self.names.var("group", i64)
+        lets, each, groups = self.shares(count)
+        if isinstance(each, Const) and each.value == 1:
+            body = specialise(serial(loop.body), {var: group.cast(var.dtype)}, {})
+            return seq(*lets, self.launch(groups, body, group))
+        first = mul(group, each)
+        length = self.shortest(count, each, first)
+        position = add(first, Var(var.name, i64)).cast(var.dtype)
+        body = specialise(serial(loop.body), {var: position}, {})
+        inner = For(Var(var.name, i64), length, "serial", body)
+        return seq(*lets, self.launch(groups, inner, group))
+
+    def shares(self, count: Expr) -> tuple[list[Stmt], Expr, Expr]:
+        """What the host computes first, the iterations of a group, and the groups."""
+        if isinstance(count, Const):
+            size = max(-(-int(count.value) // self.most), 1)
+            return [], as_expr(size), as_expr(-(-int(count.value) // size))
+        each = self.names.var("each", i64)
+        share = maximum(_divided_up(count, as_expr(self.most)), as_expr(1))
+        return [Let(each, share)], each, _divided_up(count, each)
+
+    def shortest(self, count: Expr, each: Expr, first: Expr) -> Expr:
+        """The iterations of a group: the last one may have fewer."""
+        known = isinstance(count, Const) and isinstance(each, Const)
+        if known and int(count.value) % int(each.value) == 0:
+            return each
+        return make("min", each, sub(count, first))
+
+    def launch(self, groups: Expr, body: Stmt, group: Var | None = None) -> Stmt:
+        """Groups of one work-item, whose larger scratch is local memory."""
+        own, body = self.local(body)
+        item = self.names.var("item", i64)
+        alone = For(item, as_expr(1), "bound", body, "thread.x")
+        inside = seq(*map(Alloc, own), alone)
+        if group is None:
+            group = self.names.var("group", i64)
+        return For(group, groups, "bound", inside, "block.x")
+
+    def local(self, body: Stmt) -> tuple[list[Buffer], Stmt]:
+        """The scratch that fits local memory, and the body with it."""
+        moved: dict[Buffer, Buffer] = {}
+        left = self.local_bytes
+        for buffer in allocations(body):
+            size = size_in_bytes(buffer)
+            if size is not None and PRIVATE_BYTES < size <= left:
+                moved[buffer] = replace(buffer, scope="shared")
+                left -= size
+        return list(moved.values()), _without(replace_buffers(body, moved), moved)
+
+
+def _without(body: Stmt, moved: dict[Buffer, Buffer]) -> Stmt:
+    """A body without the allocations of what was moved."""
+    gone = set(moved.values())
+
+    def visit(node: Any) -> Any:
+        match node:
+            case Alloc(buffer=buffer) if buffer in gone:
+                return Seq(())
+            case Seq():
+                return seq(*map(visit, node.stmts))
+            case Stmt():
+                return rebuild(node, visit)
+        return node
+
+    return visit(body)  # type: ignore[no-any-return]
+
+
+def _divided_up(count: Expr, by: Expr) -> Expr:
+    return make("floordiv", add(count, sub(by, as_expr(1))), by)
