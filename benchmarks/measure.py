@@ -72,7 +72,16 @@ def _row(work: Work, rounds: int) -> dict[str, Any]:
             for limit in work.limits
         },
         "missing": missing,
+        "memory": _memory(work),
     }
+
+
+def _memory(work: Work) -> dict[str, int]:
+    """Bytes by name; nothing where they are not counted, or the peer is missing."""
+    try:
+        return dict(work.memory()) if work.memory else {}
+    except ImportError:
+        return {}
 
 
 def _plain_ratio(ratio: Ratio, scale: float = 1.0) -> dict[str, Any]:

@@ -14,7 +14,10 @@ into existing arrays with ours doing so. Data are warm, keys are checked. Limits
 timed in turn with the others: loops of multiply-adds or of Threefry's operations on
 registers, kernels that only read or write memory. Before each sample there is a rest of
 20 ms, in which the threads of the call before go to sleep. "Fastest" is the fastest of
-the peers in the row."""
+the peers in the row. Memory of a step of training is the most that is held at one time
+of what it computes (activations, their gradients, gradients of weights), as planned and
+as PyTorch's profiler counts it for the same step; weights, data, what the optimizer
+keeps and what a kernel or a library needs while it runs are not in it."""
 
 
 def markdown(found: Mapping[str, Any]) -> str:
@@ -61,6 +64,7 @@ def _rows(run: Mapping[str, Any]) -> Iterator[str]:
             _peer(name, ratio, seconds[name]) for name, ratio in row["ratios"].items()
         )
         peers += "".join(f"; {name}: {why}" for name, why in row["missing"].items())
+        peers += _memory(row.get("memory"))
         yield " | ".join(
             (
                 f"| {row['work']}",
@@ -72,6 +76,12 @@ def _rows(run: Mapping[str, Any]) -> Iterator[str]:
                 f"{peers or '-'} |",
             )
         )
+
+
+def _memory(held: Mapping[str, int] | None) -> str:
+    """Bytes by name, as a sentence behind the peers."""
+    told = ", ".join(f"{name} {size:,} bytes" for name, size in (held or {}).items())
+    return f"; memory of a step: {told}" if told else ""
 
 
 def _means(run: Mapping[str, Any]) -> Iterator[str]:

@@ -90,7 +90,44 @@ def _work(
             ),
             Peer("jax", partial(_jax, jax_net, weights, x, t), floor=_JAX),
         ),
+        memory=partial(_memory, model, torch_net, x, t),
     )
+
+
+def _memory(
+    model: Model,
+    torch_net: Callable[[Any], Any],
+    x: np.ndarray[Any, Any],
+    t: np.ndarray[Any, Any],
+) -> dict[str, int]:
+    """What a step holds at most, in bytes: as planned, and as PyTorch's profiler sees.
+
+    On both sides what is computed: activations, their gradients, and the gradients of
+    the weights; without weights, data, and what the optimizer keeps.
+    """
+    planned = model.trainer.context(x, t, outputs=False).workspace
+    return {"planned": planned, "torch": _profiled(torch_net, x, t)}
+
+
+def _profiled(
+    network: Callable[[Any], Any], x: np.ndarray[Any, Any], t: np.ndarray[Any, Any]
+) -> int:
+    """The most bytes that PyTorch's allocator holds at one time of a step."""
+    import torch
+    from torch.profiler import ProfilerActivity, profile
+
+    net = network(torch.nn)
+    step = _step(net, net, x, t)
+    step()  # which makes what the optimizer keeps
+    net.zero_grad(set_to_none=True)  # the profiler knows nothing of what was there
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
+        step()
+    told = sorted(
+        (event.start_ns(), event.nbytes())
+        for event in profiled.profiler.kineto_results.events()
+        if event.name() == "[memory]"
+    )
+    return int(np.cumsum([size for _, size in told]).max())
 
 
 # ----------------------------------------------------------------------- PyTorch
@@ -108,7 +145,15 @@ def _torch(
 
     torch.set_num_threads(threads)
     net = network(torch.nn)
-    chosen = torch.compile(net) if compiled else net
+    return _step(net, torch.compile(net) if compiled else net, x, t)
+
+
+def _step(
+    net: Any, chosen: Any, x: np.ndarray[Any, Any], t: np.ndarray[Any, Any]
+) -> Call:
+    """A step of training of a network, applied as it is or compiled."""
+    import torch
+
     adam = torch.optim.Adam(net.parameters(), lr=_RATE, fused=True)
     data, labels = torch.from_numpy(x), torch.from_numpy(t)
 

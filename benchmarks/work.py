@@ -6,7 +6,7 @@ that writes into existing arrays with ours doing the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 Call = Callable[[], object]
@@ -53,6 +53,7 @@ class Work:
         floating: Floating-point operations of one call, 0 where not counted.
         moved: The least bytes that one call reads and writes, 0 where not counted.
         integer: Integer operations of one call, 0 where not counted.
+        memory: What the call holds at most, and peers, in bytes by name.
     """
 
     operator: str
@@ -64,6 +65,7 @@ class Work:
     floating: int = 0
     moved: int = 0
     integer: int = 0
+    memory: Callable[[], Mapping[str, int]] | None = None
 
 
 # what is computed, and how; arrays and kernels are made where they are asked for

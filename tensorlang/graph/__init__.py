@@ -11,7 +11,7 @@ y = program(images, weights)             # arrays: planned memory, bound kernels
 """
 
 from tensorlang.graph.autodiff import checkpoint, gradients
-from tensorlang.graph.context import Context, TrainingContext, TrainingProgram
+from tensorlang.graph.context import Context
 from tensorlang.graph.forms import Function, cond, function, let, loop, while_loop
 from tensorlang.graph.fusion import fuse
 from tensorlang.graph.gradients import gradient_of
@@ -24,6 +24,7 @@ from tensorlang.graph.references import Ref, read, ref, write
 from tensorlang.graph.rewriting import Rewriter
 from tensorlang.graph.specs import Dim, KeySpec, TensorSpec
 from tensorlang.graph.threading import refs_of, thread
+from tensorlang.graph.training import TrainingContext, TrainingProgram
 from tensorlang.graph.values import Key, Node, Tensor, Value
 
 __all__ = [

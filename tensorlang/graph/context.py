@@ -7,21 +7,17 @@ own; all of them see its weights change.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tensorlang.errors import ShapeError
-from tensorlang.graph.autodiff import gradients
 from tensorlang.graph.binding import Bound, bind
-from tensorlang.graph.leaves import Weight
 from tensorlang.graph.loops import Storage
-from tensorlang.graph.network import Network, Pure, optimized, pure
+from tensorlang.graph.network import Network
 from tensorlang.graph.program import Graph
 from tensorlang.graph.running import KEPT, checked, given_back, sizes_of
-from tensorlang.graph.scopes import named, within
-from tensorlang.graph.specs import TensorSpec
 from tensorlang.graph.values import Value
 
 if TYPE_CHECKING:
@@ -168,113 +164,3 @@ def transform(network: Network, inputs: Sequence[Any], target: Target) -> Any:
         context = Context(network, sizes=sizes, target=target)
         network._contexts[key] = context  # noqa: SLF001 - the same
     return context.run(arrays)
-
-
-# ------------------------------------------------------------------- training
-
-
-class TrainingProgram:
-    """Loss, outputs, next states and gradients of a network, as one program.
-
-    Attributes:
-        network: The network.
-        truths: Specs of what the loss compares with.
-        graph: From inputs, truths and states to the loss, the outputs, the states, and
-            a gradient for each of `leaves`.
-        leaves: The weights that training changes.
-    """
-
-    def __init__(
-        self,
-        network: Network,
-        loss: Callable[..., Any],
-        truths: Sequence[TensorSpec],
-    ) -> None:
-        """Write it.
-
-        Args:
-            network: The network.
-            loss: From its outputs and the truths to a tensor of one element.
-            truths: Specs of what the loss compares with.
-        """
-        self.network, self.truths = network, tuple(truths)
-        count = len(network.specs)
-
-        def whole(*given: Any) -> tuple[Any, ...]:
-            made = network.apply(*given[:count])
-            outputs = made if isinstance(made, tuple) else (made,)
-            with named("loss"):
-                return (loss(*outputs, *given[count:]), *outputs)
-
-        made = pure(whole, (*network.specs, *truths), train=True)
-        self.places = made.places
-        self.leaves = tuple(v for v in made.graph.weights if v.trainable)
-        self.graph = optimized(_with_gradients(made, self.leaves))
-
-
-def _with_gradients(made: Pure, leaves: Sequence[Weight]) -> Graph:
-    graph = made.graph
-    with within(graph.scope):
-        found = gradients(graph.outputs[0], leaves)
-    outputs = (*graph.outputs, *found)
-    return Graph(
-        graph.inputs, outputs, name="training", scope=graph.scope, single=False
-    )
-
-
-class TrainingContext:
-    """An invocation of a training program: batch, data, gradients, workspace, device.
-
-    Attributes:
-        program: The program.
-        sizes: The batch, and whatever else has a name.
-        bound: The program on memory.
-        gradients: The gradient of each weight, by path, of the last run.
-        weights: The weights that training changes, by path: the network's own.
-    """
-
-    def __init__(
-        self,
-        program: TrainingProgram,
-        sizes: Mapping[str, int],
-        *,
-        target: Target = None,
-    ) -> None:
-        self.program, self.sizes = program, dict(sizes)
-        network, graph = program.network, program.graph
-        known = memory(network, graph, program.places)
-        self.bound = bind(graph, sizes, known, target=target)
-        paths = [leaf.path for leaf in program.leaves]
-        outputs = self.bound.outputs
-        first = len(outputs) - len(paths)
-        self.gradients = dict(zip(paths, outputs[first:], strict=True))
-        self.weights = {path: network.weights[path] for path in paths}
-        count = len(program.places)
-        states = zip(program.places, outputs[first - count : first], strict=True)
-        self.bound.steps += [
-            (np.copyto, (network.states[each.name], held)) for each, held in states
-        ]
-        self._shown = outputs[1 : first - count]
-
-    @property
-    def workspace(self) -> int:
-        """Bytes of what is computed on the way."""
-        return self.bound.workspace
-
-    def run(self, *arrays: Any) -> float:
-        """Forward and back on inputs and truths: the loss; gradients stand ready.
-
-        Raises:
-            ArgumentError, ShapeError, DTypeError: an array does not fit.
-        """
-        graph = self.program.graph
-        count = len(graph.inputs) - len(self.program.places)
-        given = given_to(graph, arrays, count)
-        place(self.bound.inputs[:count], given, graph, self.sizes)
-        self.bound()
-        return float(self.bound.outputs[0].reshape(-1)[0])
-
-    @property
-    def outputs(self) -> tuple[Storage, ...]:
-        """What the network gave in the last run: this context's memory, not a copy."""
-        return tuple(self._shown)

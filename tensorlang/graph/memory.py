@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import gcd
 
 ALIGNED = 64  # bytes: a cache line, and a vector
 
@@ -37,32 +38,22 @@ def placed(lives: Sequence[Lifetime]) -> tuple[list[int], int]:
     for at in sorted(range(len(lives)), key=lambda n: -lives[n].size):
         life = lives[at]
         beside = sorted(
-            (offsets[n], offsets[n] + _padded(lives[n].size))
+            (offsets[n], offsets[n] + lives[n].size)
             for n in done
             if lives[n].first <= life.last and life.first <= lives[n].last
         )
         offset = 0
         for low, high in beside:
-            if low - offset >= _padded(life.size):
+            if low - offset >= life.size:
                 break
-            offset = max(offset, high)
+            offset = max(offset, _aligned(high, life.size))
         offsets[at] = offset
-        end = max(end, offset + _padded(life.size))
+        end = max(end, offset + life.size)
         done.append(at)
     return offsets, end
 
 
-def least(lives: Sequence[Lifetime]) -> int:
-    """The most bytes that live at one time: no placing needs less."""
-    times = {life.first for life in lives}
-    return max(
-        (
-            sum(_padded(v.size) for v in lives if v.first <= time <= v.last)
-            for time in times
-        ),
-        default=0,
-    )
-
-
-def _padded(size: int) -> int:
-    return -(-size // ALIGNED) * ALIGNED
+def _aligned(offset: int, size: int) -> int:
+    """The next place for so many bytes: few elements need their own alignment only."""
+    step = ALIGNED if size >= ALIGNED else gcd(size, ALIGNED)
+    return -(-offset // step) * step

@@ -185,13 +185,22 @@ def _epoch(  # noqa: PLR0917 - as fit
     total, sums = 0.0, dict.fromkeys(measures, 0.0)
     for at in _batches(order, batch):
         part = [array[at] for array in data]
-        loss, outputs = trainer.train_minibatch(*part)
+        loss, outputs = _trained(trainer, part, look=bool(measures))
         total += loss * len(at)
         for name, measure in measures.items():
             sums[name] += measure(outputs, part[-1]) * len(at)
         done()
     count = len(order)
     return total / count, {name: value / count for name, value in sums.items()}
+
+
+def _trained(trainer: Trainer, part: Sequence[Array], *, look: bool) -> Any:
+    """Loss and outputs of a step; no outputs where nothing looks at them."""
+    return (
+        trainer.train_minibatch(*part)
+        if look
+        else (trainer.train_one_batch(*part), None)
+    )
 
 
 def _batches(order: Array, batch: int) -> Iterator[Array]:

@@ -121,7 +121,7 @@ class Model:
 
     def train_one_batch(self, *arrays: Any) -> float:
         """One step on inputs and truths: the loss before it."""
-        return self.trainer.train_minibatch(*arrays)[0]
+        return self.trainer.train_one_batch(*arrays)
 
     def fit(self, *arrays: Any, **options: Any) -> Any:
         """Train for some epochs; see `tensorlang.layers.fitting.fit`."""

@@ -13,10 +13,10 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from tensorlang.errors import ArgumentError
-from tensorlang.graph.context import TrainingContext, TrainingProgram
 from tensorlang.graph.network import Network, fill
 from tensorlang.graph.running import sizes_of
 from tensorlang.graph.specs import TensorSpec
+from tensorlang.graph.training import TrainingContext, TrainingProgram
 from tensorlang.graph.values import value_of
 from tensorlang.layers.optimizers import Adam, Optimizer
 from tensorlang.ops import math, nn
@@ -86,7 +86,8 @@ class Trainer:
         self.target = target
         self.step = 0
         self._programs: dict[Any, TrainingProgram] = {}
-        self._contexts: dict[Any, TrainingContext] = {}
+        # by shapes and types, and whether outputs are kept
+        self._contexts: dict[tuple[Any, bool], TrainingContext] = {}
         leaves = network.leaves.items()
         self._paths = [path for path, leaf in leaves if leaf.trainable]
         held = [network.weights[path] for path in self._paths]
@@ -106,6 +107,23 @@ class Trainer:
             ArgumentError, ShapeError, DTypeError: an array does not fit.
         """
         context = self.context(*arrays)
+        loss = self._step(context, arrays)
+        outputs = context.outputs
+        return loss, outputs[0] if len(outputs) == 1 else outputs
+
+    def train_one_batch(self, *arrays: Any) -> float:
+        """The same step, but that what the network gave is not kept: less memory.
+
+        Returns:
+            The loss.
+
+        Raises:
+            ArgumentError, ShapeError, DTypeError: an array does not fit.
+        """
+        return self._step(self.context(*arrays, outputs=False), arrays)
+
+    def _step(self, context: TrainingContext, arrays: Sequence[Any]) -> float:
+        """Loss and gradients, and the weights changed."""
         loss = context.run(*arrays)
         paths = list(context.weights)
         slots = {
@@ -119,21 +137,28 @@ class Trainer:
             self.step,
             target=rest(self.target),
         )
-        outputs = context.outputs
-        return loss, outputs[0] if len(outputs) == 1 else outputs
+        return loss
 
-    def context(self, *arrays: Any) -> TrainingContext:
+    def context(self, *arrays: Any, outputs: bool = True) -> TrainingContext:
         """The context for such inputs and truths: made once for each batch.
+
+        Args:
+            arrays: Inputs, then truths.
+            outputs: Whether it keeps what the network gives.
 
         Raises:
             ArgumentError, ShapeError, DTypeError: an array does not fit.
         """
         key = tuple((np.shape(a), getattr(a, "dtype", None)) for a in arrays)
-        if key not in self._contexts:
-            self._contexts[key] = self._context([np.asarray(a) for a in arrays])
-        return self._contexts[key]
+        found = self._contexts.get((key, True))
+        if found is None and not outputs:
+            found = self._contexts.get((key, False))
+        if found is None:
+            found = self._context([np.asarray(a) for a in arrays], outputs=outputs)
+            self._contexts[key, outputs] = found
+        return found
 
-    def _context(self, arrays: Sequence[Array]) -> TrainingContext:
+    def _context(self, arrays: Sequence[Array], *, outputs: bool) -> TrainingContext:
         given = self.network.specs
         if len(arrays) <= len(given):
             raise ArgumentError(
@@ -146,7 +171,7 @@ class Trainer:
             made = TrainingProgram(self.network, self.loss, truths)
             self._programs[truths] = made
         program = self._programs[truths]
-        return TrainingContext(program, sizes, target=self.target)
+        return TrainingContext(program, sizes, target=self.target, outputs=outputs)
 
     # ----------------------------------------------------------------- states
 

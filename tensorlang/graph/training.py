@@ -1,0 +1,151 @@
+"""Training a network: one program from data to gradients, and what it is bound to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tensorlang.graph.autodiff import gradients
+from tensorlang.graph.binding import bind
+from tensorlang.graph.context import Target, given_to, memory, place
+from tensorlang.graph.leaves import Weight
+from tensorlang.graph.loops import Storage
+from tensorlang.graph.network import Network, Pure, optimized, pure
+from tensorlang.graph.program import Graph
+from tensorlang.graph.scopes import named, within
+from tensorlang.graph.specs import TensorSpec
+
+
+class TrainingProgram:
+    """Loss, outputs, next states and gradients of a network, as one program.
+
+    Attributes:
+        network: The network.
+        truths: Specs of what the loss compares with.
+        graph: From inputs, truths and states to the loss, the outputs, the states, and
+            a gradient for each of `leaves`.
+        leaves: The weights that training changes.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        loss: Callable[..., Any],
+        truths: Sequence[TensorSpec],
+    ) -> None:
+        """Write it.
+
+        Args:
+            network: The network.
+            loss: From its outputs and the truths to a tensor of one element.
+            truths: Specs of what the loss compares with.
+        """
+        self.network, self.truths = network, tuple(truths)
+        count = len(network.specs)
+
+        def whole(*given: Any) -> tuple[Any, ...]:
+            made = network.apply(*given[:count])
+            outputs = made if isinstance(made, tuple) else (made,)
+            with named("loss"):
+                return (loss(*outputs, *given[count:]), *outputs)
+
+        made = pure(whole, (*network.specs, *truths), train=True)
+        self.places = made.places
+        self.leaves = tuple(v for v in made.graph.weights if v.trainable)
+        self.graph = optimized(_with_gradients(made, self.leaves))
+
+    def without_outputs(self) -> Graph:
+        """The same program, but that what the network gives is kept for nobody."""
+        graph = self.graph
+        kept = len(self.places) + len(self.leaves)
+        outputs = (graph.outputs[0], *graph.outputs[len(graph.outputs) - kept :])
+        return Graph(
+            graph.inputs, outputs, name=graph.name, scope=graph.scope, single=False
+        )
+
+
+def _with_gradients(made: Pure, leaves: Sequence[Weight]) -> Graph:
+    graph = made.graph
+    with within(graph.scope):
+        found = gradients(graph.outputs[0], leaves)
+    outputs = (*graph.outputs, *found)
+    return Graph(
+        graph.inputs, outputs, name="training", scope=graph.scope, single=False
+    )
+
+
+class TrainingContext:
+    """An invocation of a training program: batch, data, gradients, workspace, device.
+
+    Attributes:
+        program: The program.
+        sizes: The batch, and whatever else has a name.
+        bound: The program on memory.
+        gradients: The gradient of each weight, by path, of the last run.
+        weights: The weights that training changes, by path: the network's own.
+    """
+
+    def __init__(
+        self,
+        program: TrainingProgram,
+        sizes: Mapping[str, int],
+        *,
+        target: Target = None,
+        outputs: bool = True,
+    ) -> None:
+        """Bind a training program for a batch.
+
+        Args:
+            program: The program.
+            sizes: The batch, and whatever else has a name.
+            target: Where to compute.
+            outputs: Whether what the network gives is kept to the end of a run.
+        """
+        self.program, self.sizes = program, dict(sizes)
+        network, graph = program.network, program.graph
+        known = memory(network, graph, program.places)
+        chosen = graph if outputs else program.without_outputs()
+        self.bound = bind(chosen, sizes, known, target=target)
+        paths = [leaf.path for leaf in program.leaves]
+        made = self.bound.outputs
+        first = len(made) - len(paths)
+        self.gradients = dict(zip(paths, made[first:], strict=True))
+        self.weights = {path: network.weights[path] for path in paths}
+        count = len(program.places)
+        states = zip(program.places, made[first - count : first], strict=True)
+        self.bound.steps += [
+            (np.copyto, (network.states[each.name], held)) for each, held in states
+        ]
+        self._shown = made[1 : first - count]
+
+    @property
+    def workspace(self) -> int:
+        """Bytes of all that a step computes: activations, gradients, outputs.
+
+        Not among them: weights, what the optimizer keeps beside them, the copies of
+        inputs and truths, and what a kernel needs for itself while it runs.
+        """
+        return self.bound.workspace
+
+    def run(self, *arrays: Any) -> float:
+        """Forward and back on inputs and truths: the loss; gradients stand ready.
+
+        Raises:
+            ArgumentError, ShapeError, DTypeError: an array does not fit.
+        """
+        graph = self.program.graph
+        count = len(graph.inputs) - len(self.program.places)
+        given = given_to(graph, arrays, count)
+        place(self.bound.inputs[:count], given, graph, self.sizes)
+        self.bound()
+        return float(self.bound.outputs[0].reshape(-1)[0])
+
+    @property
+    def outputs(self) -> tuple[Storage, ...]:
+        """What the network gave in the last run: this context's memory, not a copy.
+
+        Empty where it was made without outputs.
+        """
+        return tuple(self._shown)
