@@ -1,14 +1,17 @@
 """Dropout written with state, and the pure programs that a pass makes of it.
 
-    python examples/stateful_dropout.py
+    python examples/stateful_dropout.py [FOLDER]
 
 A front end keeps the generator's key in a place that functions read and write. The pass
 `graph.thread` takes the place away: what it held is given to each function and given
-back, through calls, branches and loops. Each program is printed before and after.
+back, through calls, branches and loops. Each program is printed before and after; in a
+folder it draws what each state keeps.
 """
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -51,7 +54,7 @@ def looped(x: Any) -> Any:
     return graph.loop(3, lambda _, c: func1(c), x)
 
 
-def main() -> None:
+def main(folder: str | Path | None = None) -> None:
     """Print all of them, and run the last."""
     one = TensorSpec((1,))
     programs = [func1.graph(one), long_func.graph(one), func2.graph(one, one)]
@@ -64,7 +67,30 @@ def main() -> None:
     other, _ = pure(x, after)
     print("same state, same output:", np.array_equal(first, again))
     print("next state, another output:", not np.array_equal(first, other))
+    if folder is not None:
+        draw(folder)
+
+
+def draw(folder: str | Path, calls: int = 24, width: int = 96) -> None:
+    """What calls of func1 keep that thread the state; and the first state once more."""
+    import plots  # noqa: PLC0415 - beside this file
+
+    pure = graph.thread(func1.graph(TensorSpec((width,))))
+    x, state, kept = np.ones(width, np.float32), random.key(0), []
+    for _ in range(calls):
+        y, state = pure(x, state)
+        kept.append(y != 0)
+    kept.append(pure(x, random.key(0))[0] != 0)
+    share = np.mean(kept[:-1])
+
+    def on(axes: Any) -> None:
+        axes.imshow(np.array(kept), cmap="Greys", aspect="auto", interpolation="none")
+        axes.axhline(calls - 0.5, color="tab:red", lw=1)
+        axes.set(xlabel="element", ylabel="call", title=f"rate 0.7: {100 * share:.1f} % kept")
+        axes.text(width, calls, " first state", va="center", color="tab:red")
+
+    plots.figure(folder, "masks", on)
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:2])

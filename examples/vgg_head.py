@@ -1,13 +1,16 @@
 """The head of a VGG network, with the keys of its dropouts passed by hand.
 
-    python examples/vgg_head.py
+    python examples/vgg_head.py [FOLDER]
 
 A key is used once. Splitting gives each dropout its own; a key that is used twice is an
-error when the graph is built, and names both lines.
+error when the graph is built, and names both lines. In a folder it draws what the head
+gives for one image by many keys.
 """
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -47,7 +50,7 @@ class Careless(Head):
         return self.last(h)
 
 
-def main(width: int = 256, classes: int = 10) -> None:
+def main(folder: str | Path | None = None, width: int = 256, classes: int = 10) -> None:
     """Build it, print it, run it with two keys; and build the careless one."""
     images = TensorSpec(("batch", 32, 7, 7))
     net = graph.Network(Head(width, classes), images, KeySpec())
@@ -60,7 +63,26 @@ def main(width: int = 256, classes: int = 10) -> None:
         graph.Network(Careless(width, classes), images, KeySpec())
     except KeyReuseError as error:
         print(error)
+    if folder is not None:
+        draw(folder, net, x[:1])
+
+
+def draw(folder: str | Path, net: graph.Network, image: Any, keys: int = 200) -> None:
+    """What the head gives for one image: of two keys, and the spread of many."""
+    import plots  # noqa: PLC0415 - beside this file
+
+    drawn = random.split(random.key(2), keys)
+    found = np.concatenate([net.transform(image, key) for key in drawn])
+
+    def on(axes: Any) -> None:
+        axes.violinplot(found, range(found.shape[1]), showmeans=True)
+        for n in range(2):
+            axes.plot(found[n], "o", ms=4, label=f"key {n}")
+        axes.set(xlabel="class", ylabel="output", title=f"one image, {keys} keys")
+        axes.legend()
+
+    plots.figure(folder, "keys", on)
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:2])

@@ -11,7 +11,7 @@ def test_stateful_dropout(load, capsys, golden):
 
 
 def test_vgg_head(load, capsys):
-    load("vgg_head").main(64, 5)
+    load("vgg_head").main(width=64, classes=5)
     said = capsys.readouterr().out
     assert "one key, one result: True" in said
     assert "another key, another: True" in said

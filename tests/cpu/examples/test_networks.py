@@ -33,3 +33,15 @@ def test_a_network_learns_a_sine(load, folder) -> None:
 def test_a_transformer_block_learns(load, folder) -> None:
     assert load("transformer_block").main(folder) > 0.95
     assert drawn(folder) == ["loss"]
+
+
+def test_a_head_draws_what_its_keys_make(load, folder, capsys) -> None:
+    load("vgg_head").main(folder, 64, 5)
+    assert "one key, one result: True" in capsys.readouterr().out
+    assert drawn(folder) == ["keys"]
+
+
+def test_stateful_dropout_draws_its_masks(load, folder, capsys) -> None:
+    load("stateful_dropout").main(folder)
+    assert "same state, same output: True" in capsys.readouterr().out
+    assert drawn(folder) == ["masks"]
