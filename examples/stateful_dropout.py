@@ -86,7 +86,9 @@ def draw(folder: str | Path, calls: int = 24, width: int = 96) -> None:
     def on(axes: Any) -> None:
         axes.imshow(np.array(kept), cmap="Greys", aspect="auto", interpolation="none")
         axes.axhline(calls - 0.5, color="tab:red", lw=1)
-        axes.set(xlabel="element", ylabel="call", title=f"rate 0.7: {100 * share:.1f} % kept")
+        axes.set(
+            xlabel="element", ylabel="call", title=f"rate 0.7: {100 * share:.1f} % kept"
+        )
         axes.text(width, calls, " first state", va="center", color="tab:red")
 
     plots.figure(folder, "masks", on)
