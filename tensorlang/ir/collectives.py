@@ -19,9 +19,10 @@ from typing import Any, Final
 import numpy as np
 
 from tensorlang.errors import DTypeError, IRError
-from tensorlang.ir.dtypes import DType, i64
+from tensorlang.ir import mma
+from tensorlang.ir.dtypes import DType, bf16, f16, f32, i64
 from tensorlang.ir.natives import DTypes, Intrinsic
-from tensorlang.ir.nodes import Call, Expr, ExprLike, Node, as_expr
+from tensorlang.ir.nodes import Call, Expr, ExprLike, Load, Node, as_expr
 from tensorlang.ir.visit import walk
 
 WARP: Final = 32
@@ -67,7 +68,75 @@ def _from(source: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     return meaning
 
 
+_HALVES: Final = ("f16", "bf16")
+
+
+def _moved(name: str) -> Callable[[DTypes], DType]:
+    def result(dtypes: DTypes) -> DType:
+        (row,) = dtypes
+        if row.name not in _HALVES or row.lanes != 8:
+            raise DTypeError(f"{name} takes a row of 8 f16 or bf16, not {row}")
+        return row
+
+    return result
+
+
+def _multiplied(name: str, element: DType, a: int, b: int) -> Callable[[DTypes], DType]:
+    wanted = element.vector(a), element.vector(b), f32.vector(4)
+
+    def result(dtypes: DTypes) -> DType:
+        if dtypes != wanted:
+            raise DTypeError(f"{name} takes {wanted}, got {dtypes}")
+        return wanted[2]
+
+    return result
+
+
+_MMA: Final = (
+    "a 16x{0} times b {0}x8 plus c 16x8, spread over the lanes; exact products"
+)
 _TABLE: Final = (
+    Collective(
+        "ldmatrix_x4",
+        1,
+        _moved("ldmatrix_x4"),
+        lambda rows: mma.fragment(rows, turned=False),
+        "four matrices 8x8 in shared memory, of which lane l loads row l % 8 of the "
+        "one numbered l // 8: of each, the row l // 4 from column l % 4 * 2",
+        feature="ldmatrix",
+    ),
+    Collective(
+        "ldmatrix_x4_trans",
+        1,
+        _moved("ldmatrix_x4_trans"),
+        lambda rows: mma.fragment(rows, turned=True),
+        "as ldmatrix_x4, of the matrices transposed",
+        feature="ldmatrix",
+    ),
+    Collective(
+        "mma_m16n8k16_bf16",
+        3,
+        _multiplied("mma_m16n8k16_bf16", bf16, 8, 4),
+        mma.mma16,
+        _MMA.format(16),
+        feature="mma",
+    ),
+    Collective(
+        "mma_m16n8k16_f16",
+        3,
+        _multiplied("mma_m16n8k16_f16", f16, 8, 4),
+        mma.mma16,
+        _MMA.format(16),
+        feature="mma",
+    ),
+    Collective(
+        "mma_m16n8k8_tf32",
+        3,
+        _multiplied("mma_m16n8k8_tf32", f32, 4, 2),
+        mma.mma8,
+        _MMA.format(8) + " of a and b rounded to tf32",
+        feature="mma",
+    ),
     Collective(
         "shuffle_xor",
         2,
@@ -119,6 +188,8 @@ def collective(name: str, *args: ExprLike) -> Call:
     if len(args) != entry.arity:
         raise IRError(f"{name} takes {entry.arity} arguments, got {len(args)}")
     given: tuple[Expr, ...] = tuple(as_expr(arg) for arg in args)
+    if entry.feature == "ldmatrix" and not isinstance(given[0], Load):
+        raise IRError(f"{name} takes a load, such as {name}(x[i, ramp(k, 1, 8)])")
     return Call(name, given, entry.result(tuple(arg.dtype for arg in given)))
 
 

@@ -29,6 +29,8 @@ from tensorlang.ir.visit import children
 
 MAX_DEPTH: Final = 128
 MAX_LANES: Final = 4096
+# calls whose argument is a place in memory
+_ADDRESSED: Final = ("prefetch", "ldmatrix_x4", "ldmatrix_x4_trans")
 
 
 def check_expr(expr: Expr, site: Site, depth: int = 1) -> None:
@@ -139,8 +141,8 @@ def check_call(call: Call, site: Site) -> None:
         raise site.fault(
             f"{call.name} gives {result} here, but the call says {call.dtype}"
         )
-    if call.name == "prefetch" and not isinstance(call.args[0], Load):
-        raise site.fault("prefetch takes a load, such as prefetch(x[0])")
+    if call.name in _ADDRESSED and not isinstance(call.args[0], Load):
+        raise site.fault(f"{call.name} takes a load, such as {call.name}(x[0])")
 
 
 def check_purity(call: Call, site: Site) -> None:

@@ -1,0 +1,76 @@
+"""What tensor cores compute: how matrices are spread over the lanes of a warp.
+
+A fragment is the part of a matrix that one lane holds, in this order; see the figures
+of `mma.m16n8k16` and `ldmatrix` in NVIDIA's PTX ISA. Values are arrays of (warps, 32
+lanes, numbers of a lane).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+LANES: Final = 32
+_LANE: Final = np.arange(LANES)
+_GROUP: Final = _LANE // 4
+_PAIR: Final = _LANE % 4 * 2
+
+
+def fragment(rows: Any, *, turned: bool) -> Any:
+    """Of four matrices 8 by 8, given by their rows, two numbers of each to a lane."""
+    matrices = rows.reshape(-1, 4, 8, 8)
+    own = [
+        matrices[:, :, _PAIR + e, _GROUP]
+        if turned
+        else matrices[:, :, _GROUP, _PAIR + e]
+        for e in (0, 1)
+    ]
+    return np.stack(own, axis=-1).transpose(0, 2, 1, 3).reshape(-1, LANES, 8)
+
+
+def _tile(values: Any, rows: Any, columns: Any) -> Any:
+    """The matrix whose element (rows, columns)[lane, n] is a lane's number n, in f64."""
+    made = np.zeros((len(values), rows.max() + 1, columns.max() + 1))
+    made[:, rows, columns] = values.astype(np.float64)
+    return made
+
+
+def _spread(row: Sequence[Any], column: Sequence[Any]) -> tuple[Any, Any]:
+    return np.stack(row, axis=1), np.stack(column, axis=1)
+
+
+# which element of its matrix the numbers of a lane are (PTX ISA, warp-level mma)
+_A16: Final = _spread(
+    [_GROUP + n // 2 % 2 * 8 for n in range(8)],
+    [_PAIR + n % 2 + n // 4 * 8 for n in range(8)],
+)
+_B16: Final = _spread(
+    [_PAIR + n % 2 + n // 2 * 8 for n in range(4)], [_GROUP for n in range(4)]
+)
+_A8: Final = _spread(
+    [_GROUP + n % 2 * 8 for n in range(4)], [_LANE % 4 + n // 2 * 4 for n in range(4)]
+)
+_B8: Final = _spread([_LANE % 4 + n * 4 for n in range(2)], [_GROUP for n in range(2)])
+_C: Final = _spread(
+    [_GROUP + n // 2 * 8 for n in range(4)], [_PAIR + n % 2 for n in range(4)]
+)
+
+
+def mma16(a: Any, b: Any, c: Any) -> Any:
+    """`a @ b + c` of 16x16, 16x8 and 16x8: exact products, one rounding to f32."""
+    product = _tile(a, *_A16) @ _tile(b, *_B16) + _tile(c, *_C)
+    return product[:, _C[0], _C[1]].astype(np.float32)
+
+
+def mma8(a: Any, b: Any, c: Any) -> Any:
+    """`a @ b + c` of 16x8, 8x8 and 16x8, of which a and b are rounded to tf32."""
+    product = _tile(tf32(a), *_A8) @ _tile(tf32(b), *_B8) + _tile(c, *_C)
+    return product[:, _C[0], _C[1]].astype(np.float32)
+
+
+def tf32(x: Any) -> Any:
+    """f32 rounded to 10 bits after the point, of two the one further from 0."""
+    bits = np.ascontiguousarray(x).view(np.uint32)
+    return ((bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
