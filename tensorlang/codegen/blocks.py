@@ -216,10 +216,10 @@ def _hoist(
                 return None
     first = path[0]
     assert isinstance(first, For)
-    return Hoist(first, tuple(around), _spatial_guard(block, others, reduced))
+    return Hoist(first, tuple(around), spatial_guard(block, others, reduced))
 
 
-def _spatial_guard(
+def spatial_guard(
     block: Block, others: Sequence[Axis], reduced: frozenset[Var]
 ) -> Expr | None:
     """What of `where` speaks of the point alone; else that the point exists."""

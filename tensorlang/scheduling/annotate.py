@@ -37,15 +37,22 @@ THREADS: Final = tuple(
 
 @legality("parallel iterations are independent")
 def iterations_independent(loop: For, verb: str, thread: str = "") -> str | None:
-    """No iteration touches what another one writes."""
+    """No iteration touches what another one writes, but threads that fold one state."""
     threads = thread.startswith(THREAD)
     for found in dependences([loop], loop.body, threads=threads):
-        if found.loops:
+        folds = threads and found.reduction and loop.var not in found.place
+        if found.loops and not (folds and _counts_threads(loop)):
             return (
                 f"{verb}: iterations of loop {loop.var.name!r} are not independent: "
                 f"{found.why}; choose a loop that drives spatial axes only, or rfactor"
             )
     return None
+
+
+def _counts_threads(loop: For) -> bool:
+    """Whether as many threads take part in a fold as are known."""
+    extent = constant(loop.extent)
+    return extent is not None and extent >= 1
 
 
 @legality("lanes are independent or fold")
@@ -86,9 +93,14 @@ def parallel(func: Function, loop: str) -> Function:
 def bind(func: Function, loop: str, thread: str) -> Function:
     """Let a loop be an index of an execution scope: `block.x`, `thread.y`, ...
 
+    The threads of a block may fold one state of a commutative reduction together: each
+    folds its own part, and then these are folded in an order that depends on the
+    number of threads alone.
+
     Args:
         func: The function.
-        loop: The loop's name.
+        loop: The loop's name. Bound to threads and of constant extent, it may drive the
+            axis of a commutative reduction.
         thread: One of `THREADS`.
 
     Raises:

@@ -165,7 +165,7 @@ def _threads(body: Stmt, names: Names) -> Stmt:
     left = tuple(b for b in held if b.name not in {made.name for made in own})
     body, scratch = _block_scratch(body, left)
     inside = seq(*map(Alloc, own), _Threads(extents, variables).run(body))
-    for index in reversed(extents):
+    for index in extents:  # thread.x counts fastest: it stands innermost
         extent = as_expr(extents[index])
         inside = For(variables[index], extent, "bound", inside, index)
     return seq(*map(Alloc, scratch), inside)

@@ -14,12 +14,14 @@ from tensorlang.codegen.interleave import interleave
 from tensorlang.codegen.lanes import reduce_lanes
 from tensorlang.codegen.names import Names, give_way
 from tensorlang.codegen.reductions import expand_reductions
+from tensorlang.codegen.simt.distribute import distribute
 from tensorlang.codegen.simt.groups import make_groups
 from tensorlang.codegen.simt.launches import make_launches
 from tensorlang.codegen.simt.lockstep import in_lockstep
 from tensorlang.codegen.simt.narrow import widen_narrow
 from tensorlang.codegen.simt.reserved import RESERVED
 from tensorlang.codegen.simt.sharing import name_shared
+from tensorlang.codegen.simt.thread_folds import fold_across_threads
 from tensorlang.codegen.unroll import unroll
 from tensorlang.codegen.vector_sizes import cut_vectors
 from tensorlang.codegen.vectorize import vectorize
@@ -43,6 +45,7 @@ def lower(function: Function, target: Any) -> Function:
         return _for_groups(function, target)
     names = Names(function)
     function = give_way(function, names, RESERVED)
+    function = fold_across_threads(distribute(function), names, target.features)
     function = remove_blocks(_folding_in_order(function))
     function = expand_reductions(function, names)
     function = expand_math(function, names)

@@ -12,9 +12,9 @@ each loop over threads is a statement of its own; this is what makes them a thre
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from tensorlang.ir.bounds import Range, bounds
 from tensorlang.ir.nodes import (
@@ -34,44 +34,61 @@ from tensorlang.ir.simplify import simplify
 from tensorlang.ir.visit import children, rebuild
 from tensorlang.scheduling.linear import linear
 
-_THREAD = "thread.x"
+_THREAD = "thread."
+_Steps: TypeAlias = tuple[tuple[str, int], ...]  # of the index, by thread index
 
 
 def privatise(body: Stmt, scratch: Iterable[Buffer]) -> tuple[Stmt, tuple[Buffer, ...]]:
     """The body of a block with such scratch in registers, and these registers."""
     made: list[Buffer] = []
     for buffer in scratch:
-        part = _part(body, buffer)
-        if part is not None:
-            own = replace(buffer, scope="register", shape=(as_expr(part),))
-            body = _moved(body, buffer, own, part)
+        steps = _part(body, buffer)
+        if steps is not None:
+            size = min(step for _, step in steps)
+            own = replace(buffer, scope="register", shape=(as_expr(size),))
+            body = _moved(body, buffer, own, dict(steps))
             made.append(own)
     return body, tuple(made)
 
 
-def _part(body: Stmt, buffer: Buffer) -> int | None:
-    """Elements of one thread's part; None where threads touch each other's."""
+def _part(body: Stmt, buffer: Buffer) -> _Steps | None:
+    """How far apart the threads' parts are; None where they touch each other's."""
     (size,) = buffer.shape or (as_expr(1),)
     places = list(_places(body, buffer, (), False))
     if not isinstance(size, Const) or not places:
         return None
-    found: set[int] = set()
-    for index, around in places:
-        thread = next((loop for loop in around if loop.thread == _THREAD), None)
-        if index is None or thread is None:
-            return None
-        step = dict(linear(index).terms).get(thread.var, 0)
-        low, high = bounds(_rest(index, thread.var, step), _ranges(around))
-        if step <= 0 or low is None or low < 0 or high is None or high >= step:
-            return None
-        if not isinstance(thread.extent, Const):
-            return None
-        found.add(step)
+    found = {_steps(index, around) for index, around in places}
     return found.pop() if len(found) == 1 else None
 
 
-def _rest(index: Expr, thread: Var, step: int) -> Expr:
-    return simplify(index - thread * step)
+def _steps(index: Expr | None, around: tuple[For, ...]) -> _Steps | None:
+    """The steps of one access by the threads around it, where each has its own part."""
+    threads = _threads(around)
+    if index is None or not threads:
+        return None
+    terms = dict(linear(index).terms)
+    steps = {loop: terms.get(loop.var, 0) for loop in threads}
+    reach = smallest = min(steps.values())
+    for loop, step in sorted(steps.items(), key=lambda item: item[1]):
+        if step < max(reach, 1) or not isinstance(loop.extent, Const):
+            return None
+        reach = step * int(loop.extent.value)
+    low, high = bounds(_rest(index, steps), _ranges(around))
+    if low is None or low < 0 or high is None or high >= smallest:
+        return None
+    return tuple(sorted((loop.thread, step) for loop, step in steps.items()))
+
+
+def _threads(around: tuple[For, ...]) -> tuple[For, ...]:
+    """The loops over threads, but of those with a single one."""
+    bound = (loop for loop in around if loop.thread.startswith(_THREAD))
+    return tuple(loop for loop in bound if loop.extent != as_expr(1))
+
+
+def _rest(index: Expr, steps: Mapping[For, int]) -> Expr:
+    for loop, step in steps.items():
+        index = index - loop.var * step
+    return simplify(index)
 
 
 def _ranges(around: tuple[For, ...]) -> dict[Var, Range]:
@@ -86,26 +103,25 @@ def _places(
         plain = inside and not isinstance(node, AtomicUpdate)
         yield (node.indices[0] if plain and node.indices else None), around
     if isinstance(node, For):
-        inside = inside or node.thread == _THREAD
+        inside = inside or node.thread.startswith(_THREAD)
         around = (*around, node)
     for child in children(node):
         if not isinstance(child, Buffer):
             yield from _places(child, buffer, around, inside)
 
 
-def _moved(body: Stmt, old: Buffer, new: Buffer, step: int) -> Stmt:
+def _moved(body: Stmt, old: Buffer, new: Buffer, steps: Mapping[str, int]) -> Stmt:
     """The body with each thread's part of a buffer in a buffer of its own."""
 
-    def visit(node: Any, thread: Var | None) -> Any:
+    def visit(node: Any, around: tuple[For, ...]) -> Any:
         if not isinstance(node, Node) or isinstance(node, Buffer):
             return node
-        if isinstance(node, For) and node.thread == _THREAD:
-            thread = node.var
-        made = rebuild(node, lambda child: visit(child, thread))
+        inner = (*around, node) if isinstance(node, For) else around
+        made = rebuild(node, lambda child: visit(child, inner))
         if isinstance(made, (Load, Store)) and made.buffer == old:
-            assert thread is not None
-            index = _rest(made.indices[0], thread, step)
+            of = {loop: steps[loop.thread] for loop in _threads(around)}
+            index = _rest(made.indices[0], of)
             return replace(made, buffer=new, indices=(index,))
         return made
 
-    return visit(body, None)  # type: ignore[no-any-return]
+    return visit(body, ())  # type: ignore[no-any-return]

@@ -152,8 +152,8 @@ def _in_lanes(node: For, machine: Machine, lanes: Lanes, extents: Array) -> None
 
 
 def _folds(node: For) -> frozenset[str]:
-    """The states that lanes of a vectorized loop fold together, by buffer."""
-    if node.kind != "vectorized":
+    """The states that lanes, or threads of a block, fold together, by buffer."""
+    if node.kind != "vectorized" and not node.thread.startswith("thread."):
         return frozenset()
     return frozenset(
         buffer.name

@@ -1,0 +1,175 @@
+"""Reductions by threads together, as they stand in a function: nests around one block.
+
+for r in bound(4, "thread.y"):                other threads, results of their own
+for t in bound(32, "thread.x"):           across: these fold one state
+for k in range(8):
+for v in vectorized(4):           lanes: parts of one thread
+with block("s", vr=spatial(4, r), vk=reduction(1024, ...)):
+reduce(sum, s[vr], x[vr, vk])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from tensorlang.codegen.blocks import spatial_guard
+from tensorlang.errors import CodegenError
+from tensorlang.ir.nodes import (
+    Axis,
+    Block,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    If,
+    Reduce,
+    Stmt,
+    Store,
+    Var,
+    seq,
+)
+from tensorlang.ir.visit import free_vars, loops, substitute, walk
+
+THREAD = "thread."
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """A perfect nest around one block that threads fold together.
+
+    Attributes:
+        chain: Its loops, outermost first.
+        block: What they run.
+        across: The loop over the threads that fold together.
+        own: Loops over other threads, and over results of one thread.
+        lanes: Vectorized loops of the reduction.
+    """
+
+    chain: tuple[For, ...]
+    block: Block
+    across: For
+    own: tuple[For, ...]
+    lanes: tuple[For, ...]
+
+    @property
+    def update(self) -> Reduce:
+        """The one reduction of the block."""
+        return next(n for n in walk(self.block.body) if isinstance(n, Reduce))
+
+    @property
+    def threads(self) -> int:
+        """How many fold together."""
+        assert isinstance(self.across.extent, Const)
+        return int(self.across.extent.value)
+
+    @property
+    def results(self) -> tuple[For, ...]:
+        """The loops that tell the threads' parts apart: threads first."""
+        bound = [loop for loop in (self.across, *self.own) if loop.thread]
+        bound.sort(key=lambda loop: loop.thread)
+        return (*bound, *(x for x in self.own if not x.thread))
+
+    @property
+    def every(self) -> tuple[For, ...]:
+        """The loops over all threads that take part, then over their results."""
+        return (self.across, *sorted(self.own, key=lambda loop: not loop.thread))
+
+    def state(self, values: tuple[Expr, ...]) -> Stmt:
+        """The state set from what all parts together are."""
+        update, block = self.update, self.block
+        axes = {axis.var: axis.value for axis in block.axes}
+        indices = tuple(substitute(index, axes) for index in update.indices)
+        if block.init is None:
+            stores = zip(update.buffers, values, strict=True)
+            made = seq(*(Store(b, indices, v) for b, v in stores))
+        else:
+            folded = replace(update, indices=indices, values=values)
+            made = seq(substitute(block.init, axes), folded)
+        guard = self._guard()
+        return made if guard is None else If(guard, made)
+
+    def _guard(self) -> Expr | None:
+        """Where there is a result at all, as far as that is not clear."""
+        others = [axis for axis in self.block.axes if axis.kind != "reduction"]
+        kept = {loop.var for loop in self.own}
+        folded = frozenset(x.var for x in self.chain if x.var not in kept)
+        return spatial_guard(self.block, others, folded)
+
+    def with_parts(self, parts: tuple[Buffer, ...], at: tuple[Expr, ...]) -> Stmt:
+        """The nest folding into the parts of its threads."""
+        values = {axis.var: axis.value for axis in self.block.axes}
+
+        def visit(stmt: Stmt) -> Stmt:
+            if isinstance(stmt, Reduce):
+                return replace(stmt, buffers=parts, indices=at)
+            return stmt
+
+        body = substitute(self.block.body, values)
+        stmts = body.stmts if hasattr(body, "stmts") else (body,)
+        made = seq(*map(visit, stmts))
+        where = self.block.where
+        guarded = made if where is None else If(substitute(where, values), made)
+        return nest(self.chain, guarded)
+
+
+def nest(around: Sequence[For], body: Stmt) -> Stmt:
+    """The loops around a body, outermost first."""
+    made = body
+    for loop in reversed(around):
+        made = replace(loop, body=made)
+    return made
+
+
+def fold_of(outermost: For) -> Fold | None:
+    """The fold that a nest is; None of one that threads do not fold.
+
+    Raises:
+        CodegenError: the fold shares its loops with something else, or is one along
+            two indices of threads.
+    """
+    chain: list[For] = []
+    inner: Stmt = outermost
+    while isinstance(inner, For) and not inner.thread.startswith("block."):
+        chain.append(inner)
+        inner = inner.body
+    folded = _folded(inner) if isinstance(inner, Block) else []
+    across = [x for x in chain if x.thread and _drives(x.var, folded)]
+    if not across:
+        _need_own_nest(outermost)
+        return None
+    assert isinstance(inner, Block)
+    if len(across) > 1:
+        raise CodegenError(
+            f"block {inner.name}: threads fold it along {across[0].thread} and "
+            f"{across[1].thread}; fuse the two loops"
+        )
+    updates = [n for n in walk(inner.body) if isinstance(n, Reduce | Store)]
+    if len(updates) != 1 or not isinstance(updates[0], Reduce):
+        raise CodegenError(f"block {inner.name}: threads fold one state, and no other")
+    rest = [x for x in chain if x is not across[0]]
+    own = tuple(x for x in rest if not _drives(x.var, folded))
+    lanes = tuple(x for x in rest if x.kind == "vectorized" and x not in own)
+    return Fold(tuple(chain), inner, across[0], own, lanes)
+
+
+def _folded(block: Block) -> list[Axis]:
+    return [axis for axis in block.axes if axis.kind == "reduction"]
+
+
+def _drives(var: Var, axes: Iterable[Axis]) -> bool:
+    return any(var in free_vars(axis.value) for axis in axes)
+
+
+def _need_own_nest(outermost: For) -> None:
+    """Refuse a fold across threads beside other statements of its loops."""
+    if not outermost.thread.startswith(THREAD):
+        return
+    around = [x for x in loops(outermost) if x.thread.startswith(THREAD)]
+    for block in (n for n in walk(outermost.body) if isinstance(n, Block)):
+        for loop in around:
+            if _drives(loop.var, _folded(block)):
+                raise CodegenError(
+                    f"block {block.name}: loop {loop.var.name} folds it across "
+                    "threads, and holds other statements too"
+                )

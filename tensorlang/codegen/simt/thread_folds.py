@@ -1,0 +1,174 @@
+"""Reductions by the threads of a block together: a part for each, then all of them.
+
+    for t in bound(64, "thread.x"):        for t in bound(64, "thread.x"):
+        for k in range(4):                     part[t] = 0.0
+            with block("s", ...):          for t in bound(64, "thread.x"):
+                reduce(sum, s[0],              for k in range(4):
+                       x[k * 64 + t])  ->          reduce(sum, part[t], x[k * 64 + t])
+                                           ...                        # all parts folded
+                                           for t in bound(64, "thread.x"):
+                                               s[t, 0] = ...
+
+A part is in registers, as no other thread touches it. A temporary that only threads of
+this block read becomes one of each thread, which all of them read alike, so that nobody
+waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+from typing import Any
+
+from tensorlang.codegen.names import Names
+from tensorlang.codegen.simt.fold_steps import (
+    in_warps,
+    lane_steps,
+    state_buffers,
+    tree_steps,
+    warp_steps,
+)
+from tensorlang.codegen.simt.folds import Fold, fold_of, nest
+from tensorlang.ir.collectives import WARP
+from tensorlang.ir.nodes import (
+    Alloc,
+    AtomicUpdate,
+    Buffer,
+    Const,
+    For,
+    Function,
+    Load,
+    Node,
+    Reduce,
+    Seq,
+    Stmt,
+    Store,
+    as_expr,
+    seq,
+)
+from tensorlang.ir.visit import allocations, children, loops, rebuild
+
+
+def fold_across_threads(
+    function: Function, names: Names, features: Collection[str] = ()
+) -> Function:
+    """The function without reductions that several threads do together.
+
+    Args:
+        function: Whose loops over threads stand directly inside one another.
+        names: Names in use.
+        features: Of the target: `shuffle`, where lanes of a warp exchange values.
+
+    Raises:
+        CodegenError: such a reduction shares its loops with something else.
+    """
+    folding = _Folding(names, "shuffle" in features)
+
+    def visit(node: Any) -> Any:
+        if isinstance(node, For) and node.thread.startswith("block."):
+            folding.around = node
+            return _own_states(replace(node, body=visit(node.body)), folding)
+        if isinstance(node, For) and (found := fold_of(node)):
+            return seq(*folding.lowered(found))
+        if isinstance(node, Seq):
+            return seq(*map(visit, node.stmts))
+        return rebuild(node, visit) if isinstance(node, Stmt) else node
+
+    return replace(function, body=visit(function.body))
+
+
+class _Folding:
+    """The lowering of folds.
+
+    Attributes:
+        around: The loop over blocks that is being lowered.
+        states: Temporaries that each thread is to have for itself, and which threads.
+    """
+
+    def __init__(self, names: Names, shuffle: bool) -> None:
+        self.names = names
+        self.shuffle = shuffle
+        self.around: For | None = None
+        self.states: dict[Buffer, For] = {}
+
+    def lowered(self, fold: Fold) -> Iterator[Stmt]:
+        """The statements of one fold."""
+        dims = (*fold.results, *fold.lanes)
+        parts = state_buffers(fold, self.names, "part", dims)
+        at = tuple(loop.var for loop in dims)
+        identity = fold.update.reducer.identity
+        start = (Store(b, at, e) for b, e in zip(parts, identity, strict=True))
+        yield from map(Alloc, parts)
+        yield nest(dims, seq(*start))
+        yield fold.with_parts(parts, at)
+        yield from lane_steps(fold, parts)
+        alike = all(self.each_has(fold, buffer) for buffer in fold.update.buffers)
+        if alike:
+            self.states |= dict.fromkeys(fold.update.buffers, fold.across)
+        first = (*at[: len(fold.results)], *(as_expr(0) for _ in fold.lanes))
+        mine = tuple(Load(part, first) for part in parts)
+        if fold.threads == 1:
+            yield nest(fold.every, fold.state(mine))
+            return
+        steps = warp_steps if self.by_warps(fold) else tree_steps
+        yield from steps(fold, self.names, mine, alike=alike)
+
+    def by_warps(self, fold: Fold) -> bool:
+        """Whether lanes exchange their parts; all warps of the block must be whole."""
+        if not (self.shuffle and in_warps(fold)):
+            return False
+        counts = [x.extent for x in loops(self.around) if x.thread == "thread.x"]  # type: ignore[arg-type]
+        return all(isinstance(n, Const) and not int(n.value) % WARP for n in counts)
+
+    def each_has(self, fold: Fold, state: Buffer) -> bool:
+        """Whether a state is read by threads of this block only, each by itself."""
+        around = self.around
+        if around is None or fold.block.init is not None or state.layout is not None:
+            return False
+        return state in set(allocations(around)) and _read_alike(around, fold, state)
+
+
+def _read_alike(around: For, fold: Fold, state: Buffer) -> bool:
+    """Whether all other uses are loads by as many threads along the same index."""
+
+    def visit(node: Node, alike: bool) -> bool:
+        if node is fold.block:
+            return True
+        match node:
+            case Load(buffer=buffer) if buffer == state and not alike:
+                return False
+            case Store(buffer=buffer) | AtomicUpdate(buffer=buffer) if buffer == state:
+                return False
+            case Reduce(buffers=buffers) if state in buffers:
+                return False
+            case For(thread=fold.across.thread):
+                alike = node.extent == fold.across.extent
+        inner = (child for child in children(node) if not isinstance(child, Buffer))
+        return all(visit(child, alike) for child in inner)
+
+    return visit(around, False)
+
+
+def _own_states(around: For, folding: _Folding) -> Stmt:
+    """The loop over blocks with a copy of each such state for each thread."""
+    states, folding.states = folding.states, {}
+    moved = {
+        b: replace(b, shape=(loop.extent, *b.shape), scope="shared")
+        for b, loop in states.items()
+    }
+
+    def visit(node: Any, threads: dict[str, For]) -> Any:
+        if isinstance(node, Alloc) and node.buffer in moved:
+            return Alloc(moved[node.buffer])
+        if not isinstance(node, Node) or isinstance(node, Buffer):
+            return node
+        if isinstance(node, For) and node.thread:
+            threads = threads | {node.thread: node}
+        new = rebuild(node, lambda child: visit(child, threads))
+        if isinstance(new, Load | Store) and new.buffer in moved:
+            thread = threads[states[new.buffer].thread].var
+            indices = (thread, *new.indices)
+            return replace(new, buffer=moved[new.buffer], indices=indices)
+        return new
+
+    return visit(around, {}) if moved else around
