@@ -293,8 +293,8 @@ def merge(path: Path, records: Iterable[Record], beaten: Collection[str] = ()) -
         kept = 0
         for record in records:
             old = held.get(record.workload)
-            lost = old is not None and old.ir in beaten and not record.static
-            if old is None or lost or record.outranks(old):
+            fair = old is None or old.static or not record.static
+            if old is None or record.outranks(old) or (fair and old.ir in beaten):
                 held[record.workload] = record
                 kept += 1
         if kept:

@@ -27,6 +27,7 @@ from tensorlang.workload import Workload
 _START_SECONDS: Final = 60.0
 _DOING: Final = {
     "build": "building",
+    "estimate": "being estimated",
     "check": "being checked",
     "measure": "being timed",
 }
@@ -47,14 +48,19 @@ class Worker:
         operator: The operator's id, or `module:name`.
         workload: What its candidates compute.
         target: The target's name.
+        static: Whether candidates are compiled and estimated only, as where no device
+            of the target's kind is.
     """
 
-    def __init__(self, operator: str, workload: Workload, target: str) -> None:
+    def __init__(
+        self, operator: str, workload: Workload, target: str, *, static: bool = False
+    ) -> None:
         self._opening = {
             "do": "open",
             "operator": operator,
             "workload": workload.to_json(),
             "target": target,
+            "static": static,
         }
         self._process: subprocess.Popen[bytes] | None = None
         self._errors: Any = None

@@ -71,6 +71,7 @@ class Report:
         exhausted: Whether every configuration of the space was tried.
         note: What else there is to say, in a sentence; empty where nothing is.
         compared: Whether there were finals, or there was nothing to compare with.
+        static: Whether all times are estimates, and nothing was run.
     """
 
     operator: str
@@ -90,3 +91,4 @@ class Report:
     exhausted: bool = False
     note: str = ""
     compared: bool = True
+    static: bool = False

@@ -14,7 +14,7 @@ from typing import Any, Final
 from tensorlang.errors import TuningError
 
 OK: Final = "ok"
-ILLEGAL: Final = "illegal"  # the schedule refused the knobs: never built
+ILLEGAL: Final = "illegal"  # the schedule or the machine's limits refuse the knobs
 FAILED: Final = "failed"  # it did not build
 WRONG: Final = "wrong"  # it computed something else
 CRASHED: Final = "crashed"  # it took the worker down

@@ -1,17 +1,27 @@
-"""What is not worth building: static limits, from the scheduled IR alone.
+"""What is not worth building, or not worth running: limits that are known ahead.
 
 Code that is written out thousands of times takes the compiler minutes and runs past
-every instruction cache; a thread's stack is finite. Both are seen before compiling.
+every instruction cache; a thread's stack is finite. A GPU's block has so many threads,
+registers and bytes of shared memory and no more. All that is seen before a compiler
+runs, from the scheduled IR and its launches. What only a compiler knows, the registers
+that it needs and those that it spills, is judged after it.
 """
 
 from __future__ import annotations
 
 from functools import singledispatch
-from typing import Final
+from math import prod
+from typing import TYPE_CHECKING, Final
 
-from tensorlang.ir.nodes import Alloc, Const, Expr, For, Function, Node, Stmt
+from tensorlang.codegen.simt.host import Launch, launches
+from tensorlang.codegen.simt.lower import lower
+from tensorlang.ir.nodes import Alloc, Buffer, Const, Expr, For, Function, Node, Stmt
 from tensorlang.ir.visit import children, walk
 from tensorlang.targets import Target
+from tensorlang.tuner.gpus import MOST_REGISTERS, REGISTER_FILE, gpu_of
+
+if TYPE_CHECKING:
+    from tensorlang.runtime import Kernel
 
 MOST_OPERATIONS: Final = 60_000  # vector operations written out in one kernel
 MOST_STACK: Final = 256 << 10  # bytes of one thread's registers and private arrays
@@ -32,17 +42,72 @@ def refusal(func: Function, target: Target) -> str:
             f"its loops write out {operations} vector operations, "
             f"more than {MOST_OPERATIONS}"
         )
+    if target.model == "simt":
+        reasons = (_too_large(each, target) for each in launches(lower(func, target)))
+        return next(filter(None, reasons), "")
+    return ""
+
+
+def _too_large(launch: Launch, target: Target) -> str:
+    """Why no processor of the target can hold a block of a launch; empty if one can."""
+    threads = prod(launch.block)
+    if threads > target.block_threads:
+        return (
+            f"a block of {launch.name} has {threads} threads, and {target.name} takes "
+            f"at most {target.block_threads}"
+        )
+    shared = sum(map(_size, launch.shared))
+    if shared > target.shared_bytes:
+        return (
+            f"a block of {launch.name} shares {shared} bytes, and {target.name} has "
+            f"{target.shared_bytes}"
+        )
+    if target.kind != "cuda":
+        return ""
+    registers = -(-_held(launch.body) // 4)
+    if registers > MOST_REGISTERS or registers * threads > REGISTER_FILE:
+        return (
+            f"a thread of {launch.name} holds {registers} registers of results alone; "
+            f"it may have {min(MOST_REGISTERS, REGISTER_FILE // threads)}"
+        )
+    return ""
+
+
+def _held(stmt: Node) -> int:
+    """Bytes of registers that a thread holds at once: those of the deepest place."""
+    below = [_held(child) for child in children(stmt) if isinstance(child, Stmt)]
+    own = (c for c in children(stmt) if isinstance(c, Alloc))
+    kept = sum(_size(c.buffer) for c in own if c.buffer.scope == "register")
+    return kept + max(below, default=0)
+
+
+def overrun(kernel: Kernel) -> str:
+    """Why a compiled kernel is not worth running; empty where it is."""
+    gpu = gpu_of(kernel.target)
+    if gpu is None:
+        return ""
+    told = kernel.resources
+    if spilled := told.get("spill_bytes", 0):
+        return f"its registers do not suffice: {spilled} bytes of them are spilled"
+    registers = told.get("registers", 0)
+    for launch in launches(kernel.lowered):
+        threads, shared = prod(launch.block), sum(map(_size, launch.shared))
+        if not gpu.resident(threads, registers, shared):
+            return (
+                f"no processor holds a block of {launch.name}: {threads} threads of "
+                f"{registers} registers, and {shared} bytes of shared memory"
+            )
     return ""
 
 
 def _bytes(stmt: Alloc) -> int:
-    buffer = stmt.buffer
-    if buffer.scope not in _ON_STACK:
-        return 0
-    total = buffer.dtype.bytes
-    for extent in buffer.shape:
-        total *= int(extent.value) if isinstance(extent, Const) else 1
-    return total
+    return _size(stmt.buffer) if stmt.buffer.scope in _ON_STACK else 0
+
+
+def _size(buffer: Buffer) -> int:
+    """Bytes of a buffer; sizes that are not known count as one."""
+    extents = (int(e.value) if isinstance(e, Const) else 1 for e in buffer.shape)
+    return buffer.dtype.bytes * prod(extents)
 
 
 @singledispatch

@@ -20,7 +20,12 @@ def _limits(threads: int) -> Ceilings:
 
 
 def fraction(op: Operator, workload: Workload, target: Target, seconds: float) -> float:
-    """The fraction reached of the tightest limit: arithmetic or memory traffic."""
+    """The fraction reached of the tightest limit: arithmetic or memory traffic.
+
+    0 on a GPU, whose limits are not measured here.
+    """
+    if target.model == "simt" and not target.arch.startswith("cpu"):
+        return 0.0
     sizes = op.sizes(workload)
     floats, integers, read, written = cost(op.function(workload)).at(sizes)
     limits = _limits(workload.threads or target.threads)

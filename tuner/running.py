@@ -53,6 +53,7 @@ class Run:
         stale: Hashes of code that records of this workload no longer give.
         spent: Seconds by stage.
         interrupted: Whether Ctrl-C ended the exploring.
+        static: Whether candidates are compiled and estimated, and never run.
     """
 
     op: Operator
@@ -67,6 +68,7 @@ class Run:
     stale: list[str] = field(default_factory=list)
     spent: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     interrupted: bool = False
+    static: bool = False
     _begun: float = field(default_factory=time.monotonic)
     _usual: float = 0.0  # seconds that a right candidate took at most
 
@@ -74,7 +76,8 @@ class Run:
     def study(self) -> str:
         """The study that equal runs share."""
         machine = f"{self.target.fingerprint}, {self.workload.threads} threads"
-        return f"{self.workload} on {machine}, tensorlang {__version__}"
+        how = ", by static cost" if self.static else ""
+        return f"{self.workload} on {machine}{how}, tensorlang {__version__}"
 
     @property
     def elapsed(self) -> float:
@@ -95,7 +98,7 @@ class Run:
             )
         if not self.op.module.startswith("tensorlang."):
             name = f"{self.op.module}:{self._attribute()}"
-        return Worker(name, self.workload, self.target.name)
+        return Worker(name, self.workload, self.target.name, static=self.static)
 
     def _attribute(self) -> str:
         """What the operator is called in its module."""
@@ -123,6 +126,8 @@ class Run:
             held = search.known.get(default.key)
             if held is None or not held[1].ok:
                 raise
+        if self.static:
+            return Finals()
         with suppress(KeyboardInterrupt), self._stage("finals"):
             return self._finals(search, worker, default)
         self.interrupted = True
@@ -175,6 +180,8 @@ class Run:
         """Seconds left for exploring: the finals have their share."""
         if self.budget is None:
             return inf
+        if self.static:
+            return self.budget - _AFTERWARDS - self.elapsed
         known = search.known.get(default.key)
         seconds = known[1].seconds if known is not None else 0.0
         entrants = [Entrant(default, seconds)] * (_FINALISTS + 2)

@@ -9,21 +9,19 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
-from tensorlang import __version__, records, targets
-from tensorlang.errors import ArgumentError, TargetError, TensorlangError
+from tensorlang import records
+from tensorlang.errors import ArgumentError
 from tensorlang.ops import Operator, building, select
 from tensorlang.ops.asking import asked
-from tensorlang.record_files import Record, path_of
 from tensorlang.record_files import read as read_records
-from tensorlang.tuner import finals
+from tensorlang.tuner import finals, static_tuning
+from tensorlang.tuner.filing import candidate_of, filed, known, machine, record_file
 from tensorlang.tuner.finals import Entrant, Finals
 from tensorlang.tuner.progress import Listener, Report
 from tensorlang.tuner.protocol import Candidate
-from tensorlang.tuner.roofline import fraction
 from tensorlang.tuner.rounds import Timing, paired_ratio
 from tensorlang.tuner.running import Run, space_note
 from tensorlang.tuner.search import Search
@@ -34,7 +32,6 @@ if TYPE_CHECKING:
     from tensorlang.targets import Target
 
 CANDIDATE_LIMIT: Final = 30.0
-_NEIGHBOURS: Final = 4
 
 
 def tune(
@@ -50,6 +47,7 @@ def tune(
     resume: bool = True,
     listen: Listener | None = None,
     limit: float = CANDIDATE_LIMIT,
+    compile_only: bool = False,
     **attributes: Any,
 ) -> list[Report]:
     """Find the fastest configuration and file it in the user's records.
@@ -66,10 +64,12 @@ def tune(
         resume: Whether trials of earlier runs count.
         listen: Told after each trial.
         limit: Seconds that one candidate may take.
+        compile_only: Compile for a GPU that is not here, and choose by static cost.
         attributes: The workload's other attributes.
 
     Raises:
-        OperatorError, TargetError: nothing to tune by these names.
+        OperatorError, TargetError: nothing to tune by these names, or nothing to
+            measure on.
         ArgumentError, ShapeError, DTypeError: no call can ask for such a workload, or
             the run has no end that lies in the future.
         RecordError: the storage or the record file cannot be used.
@@ -79,9 +79,7 @@ def tune(
     _checked_ends(budget, trials, limit)
     _checked_choice(seed, storage)
     members = (op,) if isinstance(op, Operator) else select(op)
-    chosen = targets.get(target)
-    if chosen.kind == "cuda":
-        raise TargetError(f"{chosen.name} kernels cannot be measured here: no GPU is")
+    chosen = static_tuning.machine(target, compile_only=compile_only)
     begun = time.monotonic()
     workloads = [
         asked(member, shapes, dtypes, attributes, threads=chosen.threads)
@@ -98,7 +96,7 @@ def tune(
             share = max(left, 0.0) / (len(members) - number)
         run = Run(member, workload, chosen, share, trials, limit)
         run.place = (number + 1, len(members))
-        run.listen = listen
+        run.listen, run.static = listen, compile_only
         study = run.study if resume else f"{run.study}, from {time.time_ns()}"
         reports.append(_tuned(run, storage or default_url(), study, seed))
         if reports[-1].interrupted:
@@ -139,12 +137,12 @@ def _checked_choice(seed: int, storage: str | None) -> None:
 def _tuned(run: Run, url: str, study: str, seed: int) -> Report:
     """One operator, tuned and filed."""
     records.forget()
-    read_records(_record_file(run))  # broken: said now, not after all the work
+    read_records(record_file(run))  # broken: said now, not after all the work
     with run.worker() as worker:
         space = Space(run.op, run.workload, run.target)
-        incumbent, hints, run.stale = _known(run, space)
+        incumbent, hints, run.stale = known(run, space)
         if incumbent is not None:
-            run.incumbent = Entrant(_candidate(incumbent), incumbent.seconds)
+            run.incumbent = Entrant(candidate_of(incumbent), incumbent.seconds)
         trials = Trials(url, study)
         try:
             search = Search(space, trials, seed, hints)
@@ -152,46 +150,16 @@ def _tuned(run: Run, url: str, study: str, seed: int) -> Report:
             measured = run.measure(search, worker, default)
         finally:
             trials.close()
+    if run.static:
+        made = static_tuning.report(run, search, default)
+        if made.best != default:
+            made = filed(run, search, made, measured, incumbent)
+        return static_tuning.outranked(made, incumbent)
     report = _report(run, search, default, measured)
     kept = incumbent is not None and not measured.samples
     if report.best.key not in search.known or not report.compared or kept:
         return report
-    return _filed(run, search, report, measured, incumbent)
-
-
-def _candidate(record: Record) -> Candidate:
-    return Candidate(record.algorithm, dict(record.knobs))
-
-
-def _known(run: Run, space: Space) -> tuple[Record | None, list[Candidate], list[str]]:
-    """The record that is used now, all that are worth an early try, and stale code.
-
-    A stale record stands for code that its knobs no longer give: whatever its time was,
-    it is no longer used, and must not keep a new one out.
-    """
-    incumbent: Record | None = None
-    hints, stale = [], []
-    for choice in records.lookup(run.workload, run.target)[:_NEIGHBOURS]:
-        record = choice.record
-        own = record.workload == run.workload and record.target == _machine(run)
-        if record.algorithm not in space.algorithms:
-            stale += [record.ir] * own
-            continue
-        point = space.given(_candidate(record))
-        hints.append(point.candidate)
-        if own and point.ir != record.ir:
-            stale.append(record.ir)
-        elif own and incumbent is None:
-            incumbent = record
-    return incumbent, hints, stale
-
-
-def _machine(run: Run) -> str:
-    return run.target.fingerprint
-
-
-def _record_file(run: Run) -> Path:
-    return path_of(records.user_folder(), _machine(run), run.op.id)
+    return filed(run, search, report, measured, incumbent)
 
 
 def _report(run: Run, search: Search, default: Candidate, measured: Finals) -> Report:
@@ -211,7 +179,7 @@ def _report(run: Run, search: Search, default: Candidate, measured: Finals) -> R
     return Report(
         operator=run.op.id,
         workload=run.workload,
-        target=_machine(run),
+        target=machine(run),
         default_seconds=median(base),
         best=best,
         seconds=timing.median,
@@ -258,45 +226,3 @@ def _note(run: Run, search: Search, compared: bool) -> str:
     if len(search.best(2)) > 1:
         return "there was no time to compare the best with the default: run it again"
     return ""
-
-
-def _filed(
-    run: Run,
-    search: Search,
-    report: Report,
-    measured: Finals,
-    incumbent: Record | None,
-) -> Report:
-    """The report, with the winner in the user's records."""
-    outcome = search.known[report.best.key][1]
-    record = Record(
-        workload=run.workload,
-        target=_machine(run),
-        architecture=records.architecture(run.target),
-        algorithm=report.best.algorithm,
-        schedule=run.op.scheduled_as or "generic",
-        knobs=tuple(sorted(report.best.knobs.items())),
-        ir=outcome.ir,
-        generator=__version__,
-        seconds=report.seconds,
-        spread=report.spread,
-        default_seconds=report.seconds * report.ratio.median
-        if report.ratio
-        else report.default_seconds,
-        roofline=_roofline(run, report.seconds),
-        error=outcome.error,
-        date=time.strftime("%Y-%m-%d"),
-    )
-    timed_too = incumbent is not None and _candidate(incumbent).key in measured.samples
-    beaten = [incumbent.ir] if incumbent and timed_too else []
-    records.add(record, beaten=[*beaten, *run.stale])
-    run.op.forget()
-    return dataclasses.replace(report, record=_record_file(run))
-
-
-def _roofline(run: Run, seconds: float) -> float:
-    """The fraction reached of the machine's limit, 0 where that cannot be said."""
-    try:
-        return fraction(run.op, run.workload, run.target, seconds)
-    except TensorlangError:
-        return 0.0

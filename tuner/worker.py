@@ -34,8 +34,10 @@ from tensorlang.runtime import Kernel, build
 from tensorlang.scheduling import Knobs
 from tensorlang.tuner import protocol
 from tensorlang.tuner.gate import Gate, Wrong
-from tensorlang.tuner.protocol import FAILED, OK, WRONG, Candidate, Outcome
+from tensorlang.tuner.protocol import FAILED, ILLEGAL, OK, WRONG, Candidate, Outcome
+from tensorlang.tuner.pruning import overrun
 from tensorlang.tuner.rounds import Timing, interleaved
+from tensorlang.tuner.static_cost import static_cost
 from tensorlang.workload import Workload
 
 Send = Callable[[Mapping[str, Any]], None]
@@ -52,6 +54,7 @@ class Session:
         self._op = find(str(request["operator"]))
         self._workload = Workload.from_json(request["workload"])
         self._target = targets.get(str(request["target"]))
+        self._static = bool(request.get("static"))
         if self._workload.threads:
             self._target = self._target.with_threads(self._workload.threads)
         self._gates: dict[float, Gate] = {}
@@ -59,11 +62,22 @@ class Session:
         self._arguments: list[Any] = []
 
     def attempt(self, candidate: Candidate, best: float) -> Outcome:
-        """Build it, check it, time it: once only if it is far behind the best time."""
+        """Build it, check it, time it: once only if it is far behind the best time.
+
+        What spills its registers is neither, where something right is known. A static
+        session estimates instead, and runs nothing.
+        """
         spent: dict[str, float] = {}
         try:
             with self._stage("build", spent):
                 kernel, ir = self._built(candidate, self._workload)
+                why = overrun(kernel) if best else ""
+            if why:
+                return Outcome(ILLEGAL, why, ir=ir, spent=spent)
+            if self._static:
+                with self._stage("estimate", spent):
+                    guess = static_cost(kernel, self._op, self._workload)
+                return Outcome(OK, "", guess.seconds, ir=ir, spent=spent)
             with self._stage("check", spent):
                 error = self._checked(candidate, kernel)
         except Wrong as verdict:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from tensorlang import targets
 from tensorlang.cli import console, options
 from tensorlang.cli.tune_network import tune_network
 from tensorlang.cli.watching import watcher
 from tensorlang.errors import ArgumentError
+from tensorlang.tuner import static_tuning
 from tensorlang.tuner.storage import default_url, redacted
 from tensorlang.tuner.tuning import tune as search
 
@@ -63,14 +63,26 @@ def tune(
     resume: Annotated[
         bool, typer.Option(help="Go on from the trials of earlier runs.")
     ] = True,
+    compile_only: Annotated[
+        bool,
+        typer.Option(
+            "--compile-only", help="For a GPU that is not here: by static cost."
+        ),
+    ] = False,
 ) -> None:
     """Find the fastest schedule of an operator, a family's members, or a network's.
 
     Every candidate is checked before it is timed, and only what beats the default
     beyond the noise is recorded. Ctrl-C keeps what was tried: the same command goes on.
+
+    With --compile-only nothing is run: candidates for a CUDA architecture are compiled,
+    and the one that should be the fastest is recorded as a guess, which gives way to
+    whatever is measured.
     """
     limit = _end(budget, trials, seed)
-    machine = targets.get(target)
+    if compile_only and model is not None:
+        raise ArgumentError("--compile-only takes an operator: leave out --model")
+    machine = static_tuning.machine(target, compile_only=compile_only)
     if model is not None:
         if op is not None or shape or dtype or attr or trials is not None:
             raise ArgumentError(
@@ -95,8 +107,11 @@ def tune(
         "seed": seed,
         "storage": storage,
         "resume": resume,
+        "compile_only": compile_only,
     }
-    console.say(f"tuning {op} on {machine}")
+    console.say(
+        f"tuning {op} {'by static cost for' if compile_only else 'on'} {machine}"
+    )
     begun = time.monotonic()
     with watcher(len(members), limit, trials) as watched:
         reports, stopped = _searched(op, watched, request)
@@ -156,15 +171,24 @@ def _tell(reports: list[Report], seconds: float) -> None:
 
 def _row(report: Report) -> tuple[str, ...]:
     spread = f" +- {report.spread:.1%}" if report.spread else ""
-    unsure = "the default stands" if report.compared else "not compared"
+    about = "about " if report.static else ""
     return (
         str(report.workload),
-        console.duration(report.default_seconds),
-        console.duration(report.seconds) + spread,
-        unsure if report.ratio is None else str(report.ratio),
+        about + console.duration(report.default_seconds),
+        about + console.duration(report.seconds) + spread,
+        _faster(report),
         f"{report.trials} (all)" if report.exhausted else str(report.trials),
         str(report.best),
     )
+
+
+def _faster(report: Report) -> str:
+    """How much faster than the default, as far as is known."""
+    if report.static and report.seconds < report.default_seconds:
+        return f"static, {report.default_seconds / report.seconds:.2f}x"
+    if report.ratio is not None:
+        return str(report.ratio)
+    return "the default stands" if report.compared else "not compared"
 
 
 def _stages(reports: Iterable[Report], seconds: float) -> str:

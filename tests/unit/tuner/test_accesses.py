@@ -1,0 +1,111 @@
+"""What a block moves: sectors of device memory, passes over the banks, loads once."""
+
+import pytest
+
+from tensorlang import targets
+from tensorlang.codegen.simt.host import launches
+from tensorlang.codegen.simt.lower import lower
+from tensorlang.ir.parser import parse
+from tensorlang.tuner.accesses import traffic
+
+TARGET = targets.get("cuda:sm_90a")
+
+
+def moved(text, **sizes):
+    (launch,) = launches(lower(parse(text), TARGET))
+    found = traffic(launch, sizes)
+    return found, {buffer.name: count for buffer, count in found.sectors.items()}
+
+
+def copy(index, extent=1 << 20):
+    return moved(f"""
+def copy(x: f32[{extent}], y: Out[f32[{extent}]]):
+    for b in bound(16, "block.x"):
+        for t in bound(64, "thread.x"):
+            y[b * 64 + t] = x[{index}]
+""")
+
+
+@pytest.mark.parametrize(
+    ("index", "sectors"),
+    [
+        ("b * 64 + t", 8),  # neighbours
+        ("0", 2),  # the same word for all of a warp
+        ("t * 2", 16),  # every other word
+        ("t * 8", 64),  # a sector a thread
+        ("t * 4096", 64),
+        ("63 - t", 8),
+        ("t // 32 * 4096 + t % 32", 8),
+    ],
+)
+def test_sectors_of_device_memory(index, sectors):
+    _, by = copy(index)
+    assert by == {"y": 8, "x": sectors}
+
+
+def test_wide_accesses_count_their_bytes():
+    found, by = moved("""
+def copy(x: f32[4096], y: Out[f32[4096]]):
+    for b in bound(16, "block.x"):
+        for t in bound(64, "thread.x"):
+            for i in vectorized(4):
+                y[b * 256 + t * 4 + i] = x[b * 256 + t * 4 + i]
+""")
+    assert by == {"y": 32, "x": 32}
+    assert found.loads == 2
+    assert found.moved == 2 * 64 * 16
+
+
+def test_an_index_from_data_may_hit_any_sector():
+    _, by = moved("""
+def gather(x: f32[4096], at: i32[64], y: Out[f32[64]]):
+    for t in bound(64, "thread.x"):
+        y[t] = x[cast(i64, at[t] & i32(4095))]
+""")
+    assert by == {"x": 64, "at": 8, "y": 8}
+
+
+def test_loops_multiply_and_guards_divide():
+    found, by = moved("""
+def folded(x: f32[64, 100], y: Out[f32[64]]):
+    for t in bound(64, "thread.x"):
+        s = alloc(f32[1], scope="register")
+        s[0] = 0.0
+        for k in range(100):
+            s[0] = s[0] + x[t, k]
+        if t < 32:
+            y[t] = s[0]
+        if t >= 32:
+            y[t] = s[0]
+""")
+    assert by == {"x": 6400, "y": 8}
+    assert found.loads == 200
+
+
+@pytest.mark.parametrize(
+    ("index", "passes"),
+    [("63 - t", 2), ("0", 2), ("t % 8 * 8 + t // 8", 4), ("t % 2 * 32 + t // 2", 4)],
+)
+def test_passes_over_the_banks(index, passes):
+    found, _ = moved(f"""
+def turned(x: f32[64], y: Out[f32[64]]):
+    for b in bound(1, "block.x"):
+        s = alloc(f32[64], scope="shared")
+        for t in bound(64, "thread.x"):
+            s[t] = x[t]
+        for t in bound(64, "thread.x"):
+            y[t] = s[{index}]
+""")
+    assert found.passes == 2 + passes
+    assert found.barriers == 1
+
+
+def test_what_stands_twice_is_loaded_once():
+    found, by = moved("""
+def twice(x: f32[64], y: Out[f32[64]], z: Out[f32[64]]):
+    for t in bound(64, "thread.x"):
+        y[t] = x[t] * x[t]
+        z[t] = x[t] + 1.0
+""")
+    assert by["x"] == 8
+    assert found.loads == 2

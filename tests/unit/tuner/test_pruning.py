@@ -1,0 +1,61 @@
+"""What no block can hold is refused with a reason, before any compiler runs."""
+
+import pytest
+
+from tensorlang import targets
+from tensorlang.ir.parser import parse
+from tensorlang.tuner.pruning import refusal
+
+CUDA = targets.get("cuda:sm_80")
+
+
+def nest(threads=64, shared=64, registers=1):
+    return parse(f"""
+def f(x: f32[4096], y: Out[f32[4096]]):
+    for b in bound(2, "block.x"):
+        s = alloc(f32[{shared}], scope="shared")
+        for t in bound({threads}, "thread.x"):
+            s[{threads} - 1 - t] = x[t]
+        for t in bound({threads}, "thread.x"):
+            r = alloc(f32[{registers}], scope="register")
+            for i in range({registers}):
+                r[i] = s[(t + i) % {min(threads, shared)}]
+            for i in range({registers}):
+                y[b * 2048 + t] = r[i]
+""")
+
+
+def test_what_fits_is_not_refused():
+    assert not refusal(nest(threads=1024, shared=1024, registers=32), CUDA)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"threads": 2048, "shared": 2048}, "has 2048 threads, and cuda:sm_80 takes"),
+        ({"shared": 41729}, "shares 166916 bytes, and cuda:sm_80 has 166912"),
+        ({"registers": 256}, "holds 256 registers of results alone; it may have 255"),
+        (
+            {"threads": 1024, "shared": 1024, "registers": 80},
+            "holds 80 registers of results alone; it may have 64",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_its_numbers(changes, said):
+    assert said in refusal(nest(**changes), CUDA)
+
+
+def test_registers_of_branches_that_follow_each_other_are_shared():
+    both = parse("""
+def f(y: Out[f32[64]]):
+    for t in bound(64, "thread.x"):
+        for i in range(2):
+            a = alloc(f32[200], scope="register")
+            a[i] = 1.0
+            y[t] = a[i]
+        for j in range(2):
+            b = alloc(f32[200], scope="register")
+            b[j] = 1.0
+            y[t] = b[j]
+""")
+    assert not refusal(both, CUDA)

@@ -1,0 +1,37 @@
+"""Machine code as it is issued: loops count eightfold, and rates tell the cycles."""
+
+from tensorlang.tuner.gpus import GPUS
+from tensorlang.tuner.sass import kernels
+
+TEXT = """
+.text.once:
+        /*0000*/                   LDG.E.128.CONSTANT R4, desc[UR4][R2.64] ;
+        /*0010*/                   LDG.E.128.CONSTANT R8, desc[UR4][R6.64] ;
+        /*0020*/                   FADD R5, R4, R8 ;
+        /*0030*/                   STG.E desc[UR4][R2.64], R5 ;
+.L_x_1:
+        /*0040*/                   EXIT ;
+.L_x_2:
+        /*0050*/                   BRA `(.L_x_2);
+        /*0060*/                   NOP;
+.text.looped:
+.L_x_3:
+        /*0000*/                   LDS.64 R4, [R2] ;
+        /*0010*/              @!P0 FFMA R5, R4, R8, R5 ;
+        /*0020*/               @P0 BRA `(.L_x_3) ;
+        /*0030*/                   MUFU.RCP R5, R0 ;
+$__internal_0_$__cuda_sm20_rcp_rn_f32_slowpath:
+        /*0230*/                   IMAD.SHL.U32 R5, R0, 0x2, RZ ;
+"""
+
+
+def test_the_kernels_of_a_text():
+    found = kernels(TEXT, GPUS["sm_90a"])
+    assert list(found) == ["once", "looped"]
+    once, looped = found["once"], found["looped"]
+    assert once.moved == 16 + 16 + 4
+    assert once.together == 2
+    assert looped.moved == 8 * 8
+    # eight times a load at 32 a cycle, a product at 128, a branch at 64; one at 16
+    assert looped.cycles == 8 * (4 + 1 + 2) + 8
+    assert kernels(TEXT, GPUS["sm_80"])["looped"].cycles == 8 * (4 + 2 + 2) + 8

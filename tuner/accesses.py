@@ -1,0 +1,277 @@
+"""What the threads of one block move, counted from a launch's IR without running it.
+
+Addresses are computed for all threads of the first block at the first iteration of
+their loops, and stand for every other one. An access of a warp to device memory takes
+as many sectors as its lanes touch; one to shared memory as many passes as its busiest
+bank has words. Where an index comes from data, each lane is taken to touch a sector of
+its own. What stands twice between two loops, barriers or stores is loaded once, for
+compilers see to that.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import prod
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from tensorlang.ir.dtypes import DType
+from tensorlang.ir.nodes import (
+    AtomicUpdate,
+    Barrier,
+    Binary,
+    Buffer,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    For,
+    If,
+    Let,
+    Load,
+    Ramp,
+    Select,
+    Seq,
+    Splat,
+    Store,
+    Unary,
+    Var,
+    While,
+)
+from tensorlang.ir.visit import children, walk
+from tensorlang.tuner.gpus import WARP
+
+if TYPE_CHECKING:
+    from tensorlang.codegen.simt.host import Launch
+    from tensorlang.ir.nodes import Stmt
+
+Lanes = np.ndarray[Any, np.dtype[Any]]
+SECTOR: Final = 32  # bytes of device memory that move together
+_BANKS: Final = 32
+_WORD: Final = 4
+_TURNS: Final = 16  # of a loop whose end depends on data
+
+_OPERATIONS: Final[dict[str, Callable[..., Lanes]]] = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.true_divide,
+    "floordiv": lambda a, b: a // np.where(b == 0, 1, b),
+    "floormod": lambda a, b: a % np.where(b == 0, 1, b),
+    "min": np.minimum, "max": np.maximum,
+    "and": lambda a, b: a & b, "or": lambda a, b: a | b, "xor": lambda a, b: a ^ b,
+    "shl": lambda a, b: a << b, "shr": lambda a, b: a >> b,
+    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal,
+    "gt": np.greater, "ge": np.greater_equal,
+    "neg": np.negative, "not": np.invert, "abs": np.abs,
+}  # fmt: skip
+
+
+class Unknown(Exception):  # noqa: N818 - a value that only data has
+    """An expression depends on what is in memory."""
+
+
+@dataclass(slots=True)
+class Traffic:
+    """What one block of a launch moves.
+
+    Attributes:
+        sectors: Of device memory, by buffer.
+        passes: Of shared memory.
+        loads: Of device memory, one a warp and instruction.
+        moved: Bytes that threads move, from and to either memory.
+        barriers: That a block waits at.
+    """
+
+    sectors: dict[Buffer, float] = field(default_factory=lambda: defaultdict(float))
+    passes: float = 0.0
+    loads: float = 0.0
+    moved: float = 0.0
+    barriers: float = 0.0
+
+
+def traffic(launch: Launch, sizes: Mapping[str, Any]) -> Traffic:
+    """What one block of a launch moves, for these values of the host's names."""
+    number = np.arange(prod(launch.block), dtype=np.int64)
+    values: dict[str, Any] = dict(sizes)
+    values |= {loop.var.name: np.int64(0) for loop in launch.blocks}
+    x, y, _ = launch.block
+    places = {"x": number % x, "y": number // x % y, "z": number // (x * y)}
+    for loop in launch.threads:
+        assert loop.thread is not None
+        values[loop.var.name] = places[loop.thread[-1]]
+    counted = _Counted(values, number // WARP, set(launch.shared))
+    counted.statement(launch.body, 1.0, np.ones(len(number), np.bool_))
+    return counted.traffic
+
+
+@dataclass(slots=True)
+class _Counted:
+    """A walk over what a thread runs, for all threads of a block at once."""
+
+    values: dict[str, Any]
+    warps: Lanes
+    shared: set[Buffer]
+    traffic: Traffic = field(default_factory=Traffic)
+    held: set[Load] = field(default_factory=set)  # in registers at this place
+
+    def statement(self, stmt: Stmt, times: float, active: Lanes) -> None:
+        """Count a statement that runs so often, by the active threads."""
+        match stmt:
+            case Seq(stmts=parts):
+                for part in parts:
+                    self.statement(part, times, active)
+                return
+            case For():
+                self._expressions((stmt.extent,), times, active)
+                turns = times * self._turns(stmt.extent)
+                self.values[stmt.var.name] = np.int64(0)
+                if turns:
+                    self._inside(stmt.body, turns, active)
+                return
+            case While():
+                self._expressions((stmt.cond,), times * _TURNS, active)
+                self._inside(stmt.body, times * _TURNS, active)
+                return
+            case If():
+                self._branch(stmt, times, active)
+                return
+            case Let():
+                try:
+                    self.values[stmt.var.name] = self.value(stmt.value)
+                except Unknown:
+                    self.values.pop(stmt.var.name, None)
+            case Store() | AtomicUpdate():
+                lanes = stmt.value.dtype.lanes
+                self._access(stmt.buffer, stmt.indices[0], lanes, times, active)
+            case Barrier():
+                self.traffic.barriers += times
+                self.held.clear()
+            case _:
+                pass
+        self._expressions(children(stmt), times, active)
+        if isinstance(stmt, (Store, AtomicUpdate)):
+            self.held = {load for load in self.held if load.buffer != stmt.buffer}
+
+    def _inside(self, body: Stmt, times: float, active: Lanes) -> None:
+        """The body of a loop, which keeps nothing from one turn to the next."""
+        self.held.clear()
+        self.statement(body, times, active)
+        self.held.clear()
+
+    def _expressions(self, nodes: Any, times: float, active: Lanes) -> None:
+        for node in nodes:
+            if not isinstance(node, Expr):
+                continue
+            for load in walk(node):
+                if isinstance(load, Load) and load not in self.held:
+                    self.held.add(load)
+                    self._access(
+                        load.buffer, load.indices[0], load.dtype.lanes, times, active
+                    )
+                    if load.buffer.scope == "global":
+                        warps = len(np.unique(self.warps[active]))
+                        self.traffic.loads += times * warps
+
+    def _turns(self, extent: Expr) -> float:
+        try:
+            return float(np.max(self.value(extent)))
+        except Unknown:
+            return _TURNS
+
+    def _branch(self, stmt: If, times: float, active: Lanes) -> None:
+        self._expressions((stmt.cond,), times, active)
+        try:
+            taken = active & np.broadcast_to(self.value(stmt.cond), active.shape)
+            other = active & ~taken
+        except Unknown:
+            taken = other = active
+        before = set(self.held)
+        if taken.any():
+            self.statement(stmt.then, times, taken)
+        self.held &= before
+        if stmt.orelse is not None and other.any():
+            self.statement(stmt.orelse, times, other)
+        self.held &= before
+
+    def _access(
+        self,
+        buffer: Buffer,
+        index: Expr,
+        lanes: int,
+        times: float,
+        active: Lanes,
+    ) -> None:
+        """One load or store by the active threads."""
+        in_shared = buffer in self.shared
+        if not in_shared and buffer.scope in ("register", "private"):
+            return
+        warps, size = self.warps[active], lanes * buffer.dtype.bytes
+        self.traffic.moved += times * size * len(warps)
+        try:
+            first = np.broadcast_to(self.value(_base(index)), active.shape)[active]
+        except Unknown:
+            first = None
+        if in_shared:
+            self.traffic.passes += times * _passes(warps, first, buffer.dtype, size)
+            return
+        self.traffic.sectors[buffer] += times * _sectors(
+            warps, first, buffer.dtype, size
+        )
+
+    def value(self, expr: Expr) -> Any:
+        """An expression of numbers, for all threads.
+
+        Raises:
+            Unknown: it depends on data.
+        """
+        match expr:
+            case Const(value=known):
+                return np.asarray(known, expr.dtype.numpy)
+            case Var(name=name) if name in self.values:
+                return self.values[name]
+            case Binary(op=op, a=a, b=b) | Compare(op=op, a=a, b=b):
+                return _OPERATIONS[op](self.value(a), self.value(b))
+            case Unary(op=op, a=a):
+                return _OPERATIONS[op](self.value(a))
+            case Select(cond=cond, a=a, b=b):
+                return np.where(self.value(cond), self.value(a), self.value(b))
+            case Cast(a=a):
+                return np.asarray(self.value(a)).astype(expr.dtype.numpy)
+        raise Unknown
+
+
+def _base(index: Expr) -> Expr:
+    """Where a vector's access begins."""
+    if isinstance(index, Ramp):
+        return index.base
+    return index.value if isinstance(index, Splat) else index
+
+
+def _sectors(warps: Lanes, first: Lanes | None, dtype: DType, size: int) -> int:
+    """Sectors that each warp touches, added up."""
+    each = -(-size // SECTOR)
+    if first is None:
+        return len(warps) * each
+    start = first * dtype.bytes
+    touched = [start // SECTOR, (start + size - 1) // SECTOR]
+    pairs = np.concatenate([warps * (1 << 40) + part for part in touched])
+    return int(len(np.unique(pairs)) * max(each / 2, 1))
+
+
+def _passes(warps: Lanes, first: Lanes | None, dtype: DType, size: int) -> int:
+    """Passes over the banks that each warp takes, added up."""
+    words = max(size // _WORD, 1)
+    if first is None:
+        return len(np.unique(warps)) * words
+    start = first * dtype.bytes // _WORD
+    every = (start[:, None] + np.arange(words)).ravel()
+    owners = np.repeat(warps, words)
+    distinct = np.unique(np.stack([owners, every]), axis=1)
+    _, loads = np.unique(
+        distinct[0] * _BANKS + distinct[1] % _BANKS, return_counts=True
+    )
+    busiest = np.zeros(int(warps.max()) + 1, np.int64)
+    used = np.unique(distinct[0] * _BANKS + distinct[1] % _BANKS) // _BANKS
+    np.maximum.at(busiest, used, loads)
+    return int(busiest.sum())

@@ -1,0 +1,109 @@
+"""What a run finds on record, and what it files there."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tensorlang import __version__, records
+from tensorlang.errors import TensorlangError
+from tensorlang.record_files import Record, path_of
+from tensorlang.tuner.protocol import Candidate
+from tensorlang.tuner.roofline import fraction
+
+if TYPE_CHECKING:
+    from tensorlang.tuner.finals import Finals
+    from tensorlang.tuner.progress import Report
+    from tensorlang.tuner.running import Run
+    from tensorlang.tuner.search import Search
+    from tensorlang.tuner.space import Space
+
+_NEIGHBOURS: Final = 4
+
+
+def candidate_of(record: Record) -> Candidate:
+    """The configuration that a record names."""
+    return Candidate(record.algorithm, dict(record.knobs))
+
+
+def known(run: Run, space: Space) -> tuple[Record | None, list[Candidate], list[str]]:
+    """The record that is used now, all that are worth an early try, and stale code.
+
+    A stale record stands for code that its knobs no longer give: whatever its time was,
+    it is no longer used, and must not keep a new one out. One that was estimated only
+    has no time to be compared with: where candidates are timed it is worth a try.
+    """
+    incumbent: Record | None = None
+    hints, stale = [], []
+    for choice in records.lookup(run.workload, run.target)[:_NEIGHBOURS]:
+        record = choice.record
+        own = record.workload == run.workload and record.target == machine(run)
+        if record.algorithm not in space.algorithms:
+            stale += [record.ir] * own
+            continue
+        point = space.given(candidate_of(record))
+        hints.append(point.candidate)
+        if own and point.ir != record.ir:
+            stale.append(record.ir)
+        elif own and incumbent is None and (run.static or not record.static):
+            incumbent = record
+    return incumbent, hints, stale
+
+
+def machine(run: Run) -> str:
+    """The fingerprint of the machine that a run tunes for."""
+    return run.target.fingerprint
+
+
+def record_file(run: Run) -> Path:
+    """The user's file that holds the records of a run's operator."""
+    return path_of(records.user_folder(), machine(run), run.op.id)
+
+
+def filed(
+    run: Run,
+    search: Search,
+    report: Report,
+    measured: Finals,
+    incumbent: Record | None,
+) -> Report:
+    """The report, with the winner in the user's records."""
+    outcome = search.known[report.best.key][1]
+    record = Record(
+        workload=run.workload,
+        target=machine(run),
+        architecture=records.architecture(run.target),
+        algorithm=report.best.algorithm,
+        schedule=run.op.scheduled_as or "generic",
+        knobs=tuple(sorted(report.best.knobs.items())),
+        ir=outcome.ir,
+        generator=__version__,
+        seconds=report.seconds,
+        spread=report.spread,
+        default_seconds=report.seconds * report.ratio.median
+        if report.ratio
+        else report.default_seconds,
+        roofline=0.0 if run.static else _roofline(run, report.seconds),
+        error=outcome.error,
+        date=time.strftime("%Y-%m-%d"),
+        static=run.static,
+    )
+    timed_too = (
+        incumbent is not None and candidate_of(incumbent).key in measured.samples
+    )
+    beaten = [incumbent.ir] if incumbent and timed_too else []
+    kept = records.add(record, beaten=[*beaten, *run.stale])
+    run.op.forget()
+    if run.static and not kept:
+        return report
+    return dataclasses.replace(report, record=record_file(run))
+
+
+def _roofline(run: Run, seconds: float) -> float:
+    """The fraction reached of the machine's limit, 0 where that cannot be said."""
+    try:
+        return fraction(run.op, run.workload, run.target, seconds)
+    except TensorlangError:
+        return 0.0

@@ -1,0 +1,173 @@
+"""What a GPU kernel may cost, without a GPU: to rank candidates, not to foretell times.
+
+Each launch takes the longest of what bounds it, as in the roofline model (Williams,
+Waterman and Patterson, CACM 2009) with its traffic split over the memories:
+
+*device memory*: what its blocks touch of each array, at most all of it, over the
+nominal bandwidth; *the second-level cache*: all sectors that warps ask for, so an
+access that does not coalesce counts up to 32 fold (`accesses`); *the schedulers*: the
+instructions of the SASS, weighted by rate and loops (`sass`), for as many bytes as the
+IR says that threads move; *shared memory*: a pass a cycle, bank conflicts included.
+
+A multiprocessor does its share of the blocks in turn, and what it holds at once
+(`gpus.Gpu.resident`, by registers and shared memory) hides latency by Little's law, as
+Volkov has it ("Understanding latency hiding on GPUs", 2016): of the loads that a thread
+has in flight together each group takes the latency of device memory once, as measured
+by Luo et al. ("Benchmarking and dissecting the NVIDIA Hopper GPU architecture", 2024);
+a barrier takes that of shared memory. A launch costs two microseconds besides.
+
+The result is in seconds of the data sheet's GPU. It knows no first-level cache, no
+divergence and no clocks that change; measured times are worth more in any case, and
+records made by it say so (`Record.static`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any, Final
+
+from tensorlang.codegen.simt.host import host_program, launches
+from tensorlang.errors import TuningError
+from tensorlang.runtime import host_program as hosting
+from tensorlang.tuner import sass
+from tensorlang.tuner.accesses import SECTOR, Unknown, traffic
+from tensorlang.tuner.gpus import WARP, Gpu, gpu_of
+
+if TYPE_CHECKING:
+    from tensorlang.codegen.simt.host import Launch
+    from tensorlang.ir.nodes import Buffer
+    from tensorlang.ops.operator import Operator
+    from tensorlang.runtime import Kernel
+    from tensorlang.workload import Workload
+
+_LATENCY: Final = 480.0  # cycles of a load from device memory
+_BARRIER: Final = 30.0
+_SCHEDULERS: Final = 4
+_LAUNCH: Final = 2e-6
+
+
+@dataclass(frozen=True, slots=True)
+class StaticCost:
+    """The estimate of one call, and of what it is made.
+
+    Attributes:
+        seconds: Of all launches.
+        bound: What takes the most of it: `memory`, `cache`, `instructions`, `shared`
+            or `latency`.
+        occupancy: The least part of its warps that a launch lets a processor have.
+    """
+
+    seconds: float
+    bound: str
+    occupancy: float
+
+
+def static_cost(kernel: Kernel, op: Operator, workload: Workload) -> StaticCost:
+    """The estimate of one call of a compiled CUDA kernel.
+
+    Raises:
+        TuningError: it is compiled for nothing that is known here.
+    """
+    gpu = gpu_of(kernel.target)
+    if gpu is None:
+        raise TuningError(f"there is no cost model of {kernel.target.name}")
+    made = launches(kernel.lowered)
+    issued = sass.kernels(kernel.asm, gpu)
+    program = host_program(kernel.lowered)
+    resources = kernel.resources
+    bounds: dict[str, float] = {}
+    occupancy, seconds = 1.0, 0.0
+
+    def launch(number: int, names: dict[str, Any]) -> None:
+        nonlocal occupancy, seconds
+        one = made[number]
+        grid = [hosting.number(n, names) for n in program["launches"][number]["grid"]]
+        if min(grid) <= 0:
+            return
+        told = _Launch(one, prod(grid), names, gpu, resources)
+        parts = told.parts(issued[one.name])
+        bound = max(parts, key=lambda name: parts[name])
+        bounds[bound] = bounds.get(bound, 0.0) + parts[bound]
+        seconds += parts[bound] + _LAUNCH
+        occupancy = min(occupancy, told.occupancy)
+
+    hosting.run(program["program"], _names(kernel, op, workload, program), launch)
+    most = max(bounds, key=lambda name: bounds[name], default="memory")
+    return StaticCost(seconds, most, occupancy)
+
+
+def _names(
+    kernel: Kernel, op: Operator, workload: Workload, program: Mapping[str, Any]
+) -> dict[str, Any]:
+    """A value of each of the host's numbers: the sizes, and 1 of what is no size."""
+    sizes = {**op.scalars(workload), **op.sizes(workload)}
+    named = zip(program["scalars"], kernel.signature.scalars, strict=True)
+    return {name: sizes.get(spec.name, 1) for name, spec in named}
+
+
+@dataclass(frozen=True, slots=True)
+class _Launch:
+    """A launch of so many blocks on a GPU."""
+
+    launch: Launch
+    blocks: int
+    names: Mapping[str, Any]
+    gpu: Gpu
+    resources: Mapping[str, int]
+
+    @property
+    def _resident(self) -> int:
+        return max(self.gpu.resident(*self._shape), 1)
+
+    @property
+    def _shape(self) -> tuple[int, int, int]:
+        shared = sum(_bytes(buffer, self.names) for buffer in self.launch.shared)
+        return prod(self.launch.block), self.resources["registers"], shared
+
+    @property
+    def occupancy(self) -> float:
+        """The part of its warps that a multiprocessor can have at work."""
+        return self.gpu.occupancy(*self._shape)
+
+    def parts(self, issued: sass.Instructions) -> dict[str, float]:
+        """Seconds by what they are spent on, were there nothing else."""
+        gpu, moved = self.gpu, traffic(self.launch, self.names)
+        warps = -(-prod(self.launch.block) // WARP)
+        if issued.moved and moved.moved:
+            share = moved.moved / warps / WARP / issued.moved
+        else:
+            share = 1.0
+        asked = sum(moved.sectors.values()) * SECTOR * self.blocks
+        touched = sum(
+            min(count * SECTOR * self.blocks, _bytes(buffer, self.names))
+            for buffer, count in moved.sectors.items()
+        )
+        rounds = moved.loads / warps / issued.together
+        waiting = rounds * _LATENCY + moved.barriers * _BARRIER + _LATENCY
+        own = -(-self.blocks // gpu.processors)  # blocks of the busiest processor
+        turns = -(-own // self._resident)
+        return {
+            "memory": touched / gpu.memory,
+            "cache": asked / gpu.cache / gpu.clock,
+            "instructions": own
+            * warps
+            * share
+            * issued.cycles
+            / _SCHEDULERS
+            / gpu.clock,
+            "shared": own * moved.passes / gpu.clock,
+            "latency": turns * waiting / gpu.clock,
+        }
+
+
+def _bytes(buffer: Buffer, names: Mapping[str, Any]) -> int:
+    """Bytes of a buffer, for these values of the host's names."""
+    from tensorlang.codegen.simt.host import data_of  # noqa: PLC0415 - one place
+
+    extents = (hosting.number(data_of(extent), dict(names)) for extent in buffer.shape)
+    return prod(extents) * buffer.dtype.bytes
+
+
+__all__ = ["StaticCost", "Unknown", "static_cost"]

@@ -1,0 +1,106 @@
+"""Tuning for a GPU that is not here: candidates are compiled and estimated, not run.
+
+What such a search chooses is a guess: its record says so, and gives way to whatever is
+measured.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Final
+
+from tensorlang import targets
+from tensorlang.errors import TargetError
+from tensorlang.runtime import toolchain
+from tensorlang.tuner.progress import Report
+
+if TYPE_CHECKING:
+    from tensorlang.record_files import Record
+    from tensorlang.targets import Target
+    from tensorlang.tuner.protocol import Candidate
+    from tensorlang.tuner.running import Run
+    from tensorlang.tuner.search import Search
+
+WORTH: Final = (
+    0.97  # of the default's estimate: nearer, the model cannot tell them apart
+)
+SAID: Final = "estimated by static cost, nothing was run"
+
+
+def machine(spec: str | Target | None, *, compile_only: bool = False) -> Target:
+    """What to tune for: a device that is here, or an architecture to compile for.
+
+    Raises:
+        TargetError: nothing has this name; there is no such device, and `compile_only`
+            was not asked for; or it was, of what can be measured or not be compiled.
+    """
+    return _to_compile(spec) if compile_only else _to_measure(spec)
+
+
+def _to_measure(spec: str | Target | None) -> Target:
+    try:
+        found = targets.get(spec)
+    except TargetError as problem:
+        if isinstance(spec, str) and spec.startswith("cuda"):
+            raise TargetError(
+                f"no GPU is here to measure on ({problem}); --compile-only searches "
+                "by static cost instead"
+            ) from None
+        raise
+    if found.index < 0:
+        raise TargetError(
+            f"{found.name} is an architecture to compile for, no GPU to measure on; "
+            "--compile-only searches by static cost instead"
+        )
+    return found
+
+
+def _to_compile(spec: str | Target | None) -> Target:
+    found = targets.to_compile(spec)
+    if found.kind != "cuda":
+        raise TargetError(
+            f"{found.name} can be measured here, and its compilers tell neither "
+            "registers nor instructions: tune it without --compile-only"
+        )
+    if lacking := toolchain.missing():
+        raise TargetError(f"--compile-only needs CUDA's compilers: {lacking}")
+    if found.index < 0:
+        return found
+    return targets.get(f"cuda:{found.arch}")
+
+
+def report(run: Run, search: Search, default: Candidate) -> Report:
+    """What the search chose by its estimates: the default, unless far behind."""
+    base = search.known[default.key][1].seconds
+    best, outcome = search.best(1)[0]
+    if outcome.seconds > WORTH * base:
+        best, outcome = default, search.known[default.key][1]
+    return Report(
+        operator=run.op.id,
+        workload=run.workload,
+        target=run.target.fingerprint,
+        default_seconds=base,
+        best=best,
+        seconds=outcome.seconds,
+        spread=0.0,
+        ratio=None,
+        trials=len(search.known),
+        counts=dict(search.counts),
+        reasons=dict(search.reasons),
+        interrupted=run.interrupted,
+        spent=dict(run.spent),
+        exhausted=search.exhausted,
+        note=SAID,
+        static=True,
+    )
+
+
+def outranked(made: Report, incumbent: Record | None) -> Report:
+    """The report where a measured record stays in use: it says so.
+
+    No estimate outranks what was measured.
+    """
+    if incumbent is None or incumbent.static:
+        return made
+    kept = "a measured record of this workload stays in use"
+    return dataclasses.replace(made, note=f"{made.note}; {kept}")
