@@ -53,6 +53,19 @@ class KernelError(TensorlangError, RuntimeError):
     code: int = 0
 
 
+class DeviceError(TensorlangError, RuntimeError):
+    """A device's driver that refused or failed: what it was doing, in its own words.
+
+    `lost` says that nothing can be computed there any more by this process.
+    """
+
+    lost: bool = False
+
+
+class DeviceMemoryError(DeviceError, MemoryError):
+    """A device that has no memory left: how much was asked for."""
+
+
 class KeyReuseError(TensorlangError, RuntimeError):
     """A random key consumed twice: names both uses by file and line."""
 

@@ -19,6 +19,7 @@ import numpy as np
 from tensorlang.errors import ArgumentError, DTypeError, ShapeError
 from tensorlang.ir.dtypes import DType
 from tensorlang.runtime.arrays import Array, immutable, view
+from tensorlang.runtime.device_arrays import DeviceArray, extent_of, not_in_a_row
 from tensorlang.runtime.signature import (
     BufferSpec,
     ScalarSpec,
@@ -32,9 +33,12 @@ _OVERLAP_WORK: Final = 10_000  # how hard NumPy looks for a common element
 
 @dataclass(slots=True)
 class Call:
-    """Arguments as a kernel takes them, and the arrays to copy back afterwards."""
+    """Arguments as a kernel takes them, and the arrays to copy back afterwards.
 
-    arrays: list[Array]
+    The arrays are NumPy's, or on a device where `prepare` was told to look there.
+    """
+
+    arrays: list[Any]
     scalars: dict[str, Any]
     back: list[tuple[Array, Array]] = field(default_factory=list)
 
@@ -49,19 +53,36 @@ def run(signature: Signature, entry: Callable[[int], int], args: Sequence[Any]) 
         ShapeError: a shape that does not fit the kernel or the other shapes.
     """
     call = prepare(signature, args)
-    block = (ctypes.c_uint64 * (signature.slots + 1))()
-    for slot, array in enumerate(call.arrays):
-        block[slot] = array.ctypes.data
-    for slot, scalar in enumerate(signature.scalars, len(call.arrays)):
-        block[slot] = _bits(scalar, call.scalars[scalar.name])
+    addresses = [array.ctypes.data for array in call.arrays]
+    block = block_of(signature, call, addresses)
     code = entry(ctypes.addressof(block))
     for target, source in call.back:
         np.copyto(target, source)
     return code
 
 
-def prepare(signature: Signature, args: Sequence[Any]) -> Call:
-    """Check the arguments and bring them into the form that the kernel expects."""
+def block_of(
+    signature: Signature, call: Call, addresses: Sequence[int]
+) -> ctypes.Array[ctypes.c_uint64]:
+    """The arguments as compiled code takes them: addresses, then scalars' bits."""
+    block = (ctypes.c_uint64 * (signature.slots + 1))(*addresses)
+    for slot, spec in enumerate(signature.scalars, len(addresses)):
+        block[slot] = _bits(spec, call.scalars[spec.name])
+    return block
+
+
+def prepare(
+    signature: Signature,
+    args: Sequence[Any],
+    read: Callable[[Any, str], Any] = view,
+) -> Call:
+    """Check the arguments and bring them into the form that the kernel expects.
+
+    Args:
+        signature: What they have to fit.
+        args: Buffers, then free scalars.
+        read: From an argument and its name to the array where it lies.
+    """
     expected = len(signature.buffers) + len(signature.free)
     if len(args) != expected:
         names = [b.name for b in signature.buffers] + [s.name for s in signature.free]
@@ -70,7 +91,7 @@ def prepare(signature: Signature, args: Sequence[Any]) -> Call:
             f"got {len(args)}"
         )
     given = [
-        _array(signature, spec, arg)
+        _array(signature, spec, arg, read)
         for spec, arg in zip(signature.buffers, args, strict=False)
     ]
     scalars = {
@@ -85,11 +106,13 @@ def prepare(signature: Signature, args: Sequence[Any]) -> Call:
     return call
 
 
-def _array(signature: Signature, spec: BufferSpec, arg: Any) -> Array:
+def _array(
+    signature: Signature, spec: BufferSpec, arg: Any, read: Callable[[Any, str], Any]
+) -> Any:
     where = f"{signature.name}: {spec.name}"
     if spec.written and (reason := immutable(arg)):
         raise ArgumentError(f"{where} {reason}; pass a NumPy array")
-    array = view(arg, where)
+    array = read(arg, where)
     if array.dtype != spec.numpy or not array.dtype.isnative:
         raise DTypeError(f"{where} has dtype {array.dtype}; it must be {spec.numpy}")
     if spec.written and not array.flags.writeable:
@@ -214,11 +237,17 @@ def _separate_written(signature: Signature, call: Call) -> None:
 
 
 def _make_contiguous(signature: Signature, call: Call) -> None:
-    """Row-major, aligned copies of what is not; written ones are copied back."""
+    """Row-major, aligned copies of what is not; written ones are copied back.
+
+    Raises:
+        ArgumentError: such an array is on a device, where nothing is copied.
+    """
     for i, spec in enumerate(signature.buffers):
         array = call.arrays[i]
         if array.flags.c_contiguous and array.flags.aligned:
             continue
+        if isinstance(array, DeviceArray):
+            raise ArgumentError(not_in_a_row(f"{signature.name}: {spec.name}", array))
         if spec.role == "out":
             call.arrays[i] = np.empty(array.shape, array.dtype)
         else:
@@ -236,19 +265,22 @@ def _separate_inputs(signature: Signature, call: Call) -> None:
             if spec.written or not _touch(call.arrays[i], call.arrays[j]):
                 continue
             a, b = call.arrays[i], call.arrays[j]
-            same = a.ctypes.data == b.ctypes.data and a.shape == b.shape
+            same = extent_of(a) == extent_of(b) and a.shape == b.shape
             if not (same and a.dtype == b.dtype and (i, j) in signature.aliases):
                 call.arrays[j] = b.copy()
 
 
-def _touch(a: Array, b: Array) -> bool:
+def _touch(a: Array | DeviceArray, b: Array | DeviceArray) -> bool:
     """Whether the address ranges of two contiguous arrays overlap."""
-    first, second = a.ctypes.data, b.ctypes.data
-    return first < second + b.nbytes and second < first + a.nbytes
+    memory, first, first_end = extent_of(a)
+    other, second, second_end = extent_of(b)
+    return bool(memory == other and first < second_end and second < first_end)
 
 
-def _share(a: Array, b: Array) -> bool:
+def _share(a: Array | DeviceArray, b: Array | DeviceArray) -> bool:
     """Whether two arrays have an element in common; where unsure, they do."""
+    if isinstance(a, DeviceArray) or isinstance(b, DeviceArray):
+        return _touch(a, b)
     try:
         return bool(np.shares_memory(a, b, _OVERLAP_WORK))  # type: ignore[arg-type]
     except np.exceptions.TooHardError:

@@ -6,16 +6,15 @@ that a kernel which was found in the cache knows it, too.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tensorlang.errors import TargetError
-from tensorlang.runtime import toolchain
+from tensorlang.runtime import launcher, llvm, toolchain
 from tensorlang.runtime.kernel import Artifact, Kernel
-from tensorlang.runtime.opencl import lower, render
 from tensorlang.runtime.signature import Signature
+from tensorlang.runtime.simt import lower, render
 from tensorlang.targets import Target
 
 if TYPE_CHECKING:
@@ -25,14 +24,14 @@ __all__ = ["CudaKernel", "compiled", "load", "lower", "render", "versions"]
 
 
 def versions(target: Target) -> str:
-    """The compilers and the architecture."""
-    return f"{toolchain.versions()} for {target.arch}"
+    """The compilers and the architecture, and what compiles launchers."""
+    return f"{toolchain.versions()} for {target.arch}; {llvm.versions()}"
 
 
 def compiled(
     source: str, lowered: Function, signature: Signature, target: Target
 ) -> tuple[bytes, bytes]:
-    """The cubin of a source, and as JSON what the host runs and what the GPU is asked.
+    """The cubin of a source, and packed what the host runs and what the GPU is asked.
 
     Raises:
         CodegenError: a compiler refuses the text; the message has its own words.
@@ -40,12 +39,11 @@ def compiled(
     """
     from tensorlang.codegen.simt.host import host_program  # noqa: PLC0415 - not warm
 
-    del signature
     cubin, resources = toolchain.cubin_of(
         toolchain.ptx_of(source, target.arch), target.arch
     )
     program = {**host_program(lowered), "resources": resources}
-    return cubin, json.dumps(program).encode()
+    return cubin, launcher.packed(signature.name, signature, program)
 
 
 class CudaKernel(Kernel):
@@ -57,7 +55,7 @@ class CudaKernel(Kernel):
 
     def __init__(self, artifact: Artifact, target: Target) -> None:
         super().__init__(artifact, target)
-        self._host = json.loads(artifact.wrapper_code)
+        self._host, self._code = launcher.unpacked(artifact.wrapper_code)
 
     @cached_property
     def ptx(self) -> str:

@@ -85,7 +85,7 @@ class Kernel(ABC):
         self._written = itemgetter(*signature.outs) if signature.outs else _nothing
         self._only_out = signature.outs[0] if len(signature.outs) == 1 else None
         self._free: Final = tuple(scalar.name for scalar in signature.free)
-        self._make: Final = output_maker(signature)
+        self._make = output_maker(signature)
 
     def __call__(self, *args: Any, out: Any = None, **scalars: Any) -> Any:
         """Run; returns the `out` arrays: one, a tuple of several, or None."""

@@ -15,25 +15,31 @@ from tensorlang.runtime.signature import Dim, Signature, evaluate
 Maker: TypeAlias = Callable[[Sequence[Any], Mapping[str, Any]], list[Array]]
 """From the arguments of a call, outputs left away, and its named scalars, to arrays."""
 
+Empty: TypeAlias = Callable[[tuple[int, ...], np.dtype[Any]], Any]
 Origin: TypeAlias = "int | tuple[int, int]"  # a size, or (which input, which axis)
 
 
-def output_maker(signature: Signature) -> Maker:
-    """How to make the outputs of a kernel: by a plan where its shapes allow one."""
+def output_maker(signature: Signature, empty: Empty = buffers.empty) -> Maker:
+    """How to make the outputs of a kernel: by a plan where its shapes allow one.
+
+    Args:
+        signature: The kernel's.
+        empty: From shape and type to unwritten memory.
+    """
     origins = _origins(signature)
     plans: list[tuple[tuple[Origin, ...], np.dtype[Any]]] = []
     for position in signature.outs:
         spec = signature.buffers[position]
         plan = tuple(_origin(dim, origins) for dim in spec.shape)
         if None in plan:
-            return lambda args, named: _evaluated(signature, args, named)
+            return lambda args, named: _evaluated(signature, args, named, empty)
         plans.append((plan, spec.numpy))  # type: ignore[arg-type]
 
     def planned(args: Sequence[Any], named: Mapping[str, Any]) -> list[Array]:
         try:
-            return [buffers.empty(_shape(plan, args), dtype) for plan, dtype in plans]
+            return [empty(_shape(plan, args), dtype) for plan, dtype in plans]
         except (AttributeError, IndexError, TypeError):
-            return _evaluated(signature, args, named)
+            return _evaluated(signature, args, named, empty)
 
     return planned
 
@@ -62,7 +68,7 @@ def _origin(dim: Dim, origins: Mapping[str, tuple[int, int]]) -> Origin | None:
 
 
 def _evaluated(
-    signature: Signature, args: Sequence[Any], named: Mapping[str, Any]
+    signature: Signature, args: Sequence[Any], named: Mapping[str, Any], empty: Empty
 ) -> list[Array]:
     """The general way, which checks the inputs' shapes as it goes."""
     count = len(signature.buffers) - len(signature.outs)
@@ -81,7 +87,7 @@ def _evaluated(
             f"{signature.name}: no input's shape gives {name}; pass {name}= or out="
         ) from None
     return [
-        buffers.empty(_sound(signature, shape), signature.buffers[i].numpy)
+        empty(_sound(signature, shape), signature.buffers[i].numpy)
         for i, shape in zip(signature.outs, shapes, strict=True)
     ]
 

@@ -1,0 +1,261 @@
+"""Arrays on a device, whoever made them, as calls check and launch them.
+
+No array type of our own: a `DeviceArray` is what is known of a caller's array while a
+call is being made. What a call returns is the caller's kind again.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from importlib import import_module
+from typing import Any, Final
+
+import numpy as np
+
+from tensorlang.errors import ArgumentError
+from tensorlang.runtime import arrays
+from tensorlang.runtime.arrays import Array
+
+Shape = tuple[int, ...]
+
+
+class Place(ABC):
+    """Where arrays lie: a device, or a context of it.
+
+    Attributes:
+        name: Of the target that computes there, such as `cuda:1`.
+        key: The same for places between which no array has to be moved.
+    """
+
+    name: str
+    key: tuple[Any, ...]
+
+    @abstractmethod
+    def empty(self, shape: Shape, dtype: np.dtype[Any], kind: str) -> DeviceArray:
+        """Unwritten memory for an array that is handed over to a library.
+
+        Raises:
+            DeviceMemoryError: there is no memory for it.
+        """
+
+    @abstractmethod
+    def copy(self, array: DeviceArray) -> DeviceArray:
+        """The elements in memory of their own."""
+
+    @abstractmethod
+    def hand_over(self, array: DeviceArray) -> Any:
+        """A fresh array in its library's kind."""
+
+
+@dataclass(frozen=True)
+class DeviceArray:
+    """An array on a device.
+
+    Attributes:
+        place: Where.
+        memory: What launches are given: an address, or a buffer's handle.
+        shape, dtype: As NumPy's.
+        strides: Bytes from element to element along each dimension.
+        offset: Where it begins in its allocation, in bytes.
+        writeable: Whether a kernel may write it.
+        kind: Whose array it is: `torch`, `jax`, `cupy`, `pycuda`, `pyopencl`, ...
+        owner: What keeps the memory alive.
+        allocation: The same for arrays that may share memory.
+        stream: Where its library computes: a handle of its own sort.
+    """
+
+    place: Place
+    memory: int
+    shape: Shape
+    dtype: np.dtype[Any]
+    strides: tuple[int, ...]
+    offset: int = 0
+    writeable: bool = True
+    kind: str = ""
+    owner: Any = None
+    allocation: Any = None
+    stream: Any = None
+
+    @property
+    def flags(self) -> DeviceArray:
+        """Itself: it has the flags that NumPy's arrays have there."""
+        return self
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all elements."""
+        return self.size * self.dtype.itemsize
+
+    @cached_property
+    def c_contiguous(self) -> bool:
+        """Whether the elements lie in a row, the last dimension's side by side."""
+        expected = self.dtype.itemsize
+        for size, stride in zip(self.shape[::-1], self.strides[::-1], strict=True):
+            if size > 1 and stride != expected:
+                return not self.size
+            expected *= size
+        return True
+
+    @property
+    def aligned(self) -> bool:
+        """Whether elements lie at multiples of their size."""
+        return self.offset % self.dtype.itemsize == 0
+
+    @property
+    def carray(self) -> bool:
+        """Whether a kernel can write it where it lies."""
+        return self.c_contiguous and self.aligned and self.writeable
+
+    @property
+    def extent(self) -> tuple[Any, int, int]:
+        """What its memory is a part of, and where it begins and ends there."""
+        return self.allocation, self.offset, self.offset + self.nbytes
+
+    def reshape(self, *shape: Any) -> DeviceArray:
+        """The same elements, which lie in a row, in another shape.
+
+        Raises:
+            ArgumentError: they do not.
+        """
+        wanted = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
+        if -1 in wanted:
+            rest = -math.prod(wanted)
+            wanted = tuple(self.size // rest if n == -1 else n for n in wanted)
+        if not self.c_contiguous:
+            raise ArgumentError(not_in_a_row("an array", self))
+        strides = row_major(wanted, self.dtype)
+        return replace(self, shape=tuple(wanted), strides=strides)
+
+    def copy(self) -> DeviceArray:
+        """The elements in memory of their own on the same device."""
+        return self.place.copy(self)
+
+
+def row_major(shape: Iterable[int], dtype: np.dtype[Any]) -> tuple[int, ...]:
+    """The strides of elements in a row, in bytes."""
+    strides, step = [], dtype.itemsize
+    for size in reversed(tuple(shape)):
+        strides.append(step)
+        step *= size
+    return tuple(reversed(strides))
+
+
+def not_in_a_row(name: str, array: DeviceArray) -> str:
+    """What is wrong with an array whose elements do not lie in a row."""
+    return (
+        f"{name} of shape {array.shape} on {array.place.name} is not contiguous; pass "
+        "a contiguous copy of it"
+    )
+
+
+def seen(value: Any, name: str) -> Any:
+    """A caller's array where it lies: NumPy's for host memory, or a `DeviceArray`.
+
+    Args:
+        value: An array of any library.
+        name: What errors call it.
+
+    Raises:
+        ArgumentError: it is no array, or one that cannot be used where it lies.
+    """
+    if type(value) in _SEEN:
+        return value
+    found = on_device(value, name)
+    return arrays.view(value, name) if found is None else found
+
+
+def on_device(value: Any, name: str) -> DeviceArray | None:
+    """A caller's array on a device; None of anything else.
+
+    Raises:
+        ArgumentError: it cannot be used where it lies.
+    """
+    if type(value) is DeviceArray:
+        return value
+    place = _reader(value)
+    if place is None:
+        return None
+    module, _, function = place.partition(":")
+    made: DeviceArray = getattr(import_module(module), function)(value, name)
+    if made.dtype.hasobject:
+        raise ArgumentError(f"{name} has elements of Python, not numbers")
+    return made
+
+
+def _reader(value: Any) -> str | None:
+    """Which function reads an array on a device; None where it is on none."""
+    kind = arrays.kind_of(value)
+    if kind in ("numpy", "builtins"):
+        return None
+    test, reader = _READERS.get(kind, (_speaks_cuda, f"{_CUDA}:from_interface"))
+    return reader if test(value) else None
+
+
+def _speaks_cuda(value: Any) -> bool:
+    return getattr(value, "__cuda_array_interface__", None) is not None
+
+
+def _is_torch_cuda(value: Any) -> bool:
+    return getattr(getattr(value, "device", None), "type", "") == "cuda"
+
+
+def _is_jax_cuda(value: Any) -> bool:
+    if not hasattr(value, "devices") or "Tracer" in type(value).__name__:
+        return False
+    return {device.platform for device in value.devices()} <= {"cuda", "gpu"}
+
+
+def _is_opencl_array(value: Any) -> bool:
+    return hasattr(value, "base_data")
+
+
+_CUDA: Final = "tensorlang.runtime.cuda_arrays"
+_SEEN: Final = (np.ndarray, DeviceArray)
+_READERS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
+    "torch": (_is_torch_cuda, f"{_CUDA}:from_torch"),
+    "jax": (_is_jax_cuda, f"{_CUDA}:from_dlpack"),
+    "pyopencl": (_is_opencl_array, "tensorlang.runtime.opencl_arrays:from_pyopencl"),
+}
+
+
+def where(values: Iterable[Any]) -> str | None:
+    """The target where arrays are; None where none is on a device.
+
+    Raises:
+        ArgumentError: they are on several devices.
+    """
+    found = {v.place.key: v.place.name for v in values if type(v) is DeviceArray}
+    if len(found) > 1:
+        raise ArgumentError(
+            f"the arrays of a call lie on {' and '.join(sorted(found.values()))}; move "
+            "them to one device and context"
+        )
+    return next(iter(found.values()), None)
+
+
+def empty_like(like: DeviceArray, shape: Shape, dtype: np.dtype[Any]) -> DeviceArray:
+    """Unwritten memory beside an array, for its library."""
+    made = like.place.empty(shape, dtype, like.kind)
+    return replace(made, stream=like.stream)
+
+
+def extent_of(array: Array | DeviceArray) -> tuple[Any, int, int]:
+    """What an array's memory is a part of, and where it begins and ends there."""
+    if isinstance(array, DeviceArray):
+        return array.extent
+    begin = array.ctypes.data
+    return None, begin, begin + array.nbytes

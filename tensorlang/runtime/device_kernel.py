@@ -1,0 +1,57 @@
+"""What kernels of all devices have in common: fresh outputs where the inputs are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tensorlang.runtime import arrays, buffers
+from tensorlang.runtime.device_arrays import DeviceArray, empty_like, on_device
+from tensorlang.runtime.kernel import Artifact, Kernel
+from tensorlang.runtime.outputs import output_maker
+from tensorlang.targets import Target
+
+
+class DeviceKernel(Kernel):
+    """A kernel that runs on a device of its own; see `Kernel`.
+
+    Arrays on that device are used where they lie, and fresh outputs are made beside
+    them, in the kind of the first argument. Arrays in host memory are brought to the
+    device for the call, and what it wrote is brought back.
+    """
+
+    def __init__(self, artifact: Artifact, target: Target) -> None:
+        super().__init__(artifact, target)
+        self._make = self._outputs
+
+    def _outputs(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+        """Fresh outputs, on the device where an argument is there."""
+        like = self._first_there(args)
+
+        def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+            if like is None:
+                return buffers.empty(shape, dtype)
+            return empty_like(like, shape, dtype)
+
+        return output_maker(self.signature, empty)(args, named)
+
+    def _first_there(self, args: Sequence[Any]) -> DeviceArray | None:
+        for spec, arg in zip(self.signature.buffers, args, strict=False):
+            found = on_device(arg, f"{self.name}: {spec.name}")
+            if found is not None:
+                return found
+        return None
+
+    def _as_callers(self, args: tuple[Any, ...], fresh: Any) -> Any:
+        if isinstance(fresh, DeviceArray):
+            return fresh.place.hand_over(fresh)
+        return super()._as_callers(args, fresh)
+
+
+def as_kind(array: Any, kind: str) -> Any:
+    """A fresh array handed over to a library, on a device or in host memory."""
+    if isinstance(array, DeviceArray):
+        return array.place.hand_over(array)
+    return arrays.as_kind(array, kind)

@@ -1,0 +1,88 @@
+"""Arrays of PyOpenCL: used in their own context, on their own queue."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tensorlang.errors import ArgumentError
+from tensorlang.runtime.device_arrays import DeviceArray, Place, Shape, row_major
+from tensorlang.runtime.opencl_device import Context, of_caller
+
+
+class OpenCLPlace(Place):
+    """A context of PyOpenCL, with the queue and the allocator of an array there."""
+
+    def __init__(self, context: Context, queue: Any, allocator: Any) -> None:
+        self.context = context
+        self.queue = queue
+        self.allocator = allocator
+        self.name = f"opencl:{context.index}" if context.index else "opencl"
+        self.key = ("opencl", context.context.int_ptr, context.handle.int_ptr)
+
+    def empty(self, shape: Shape, dtype: np.dtype[Any], kind: str) -> DeviceArray:
+        """Unwritten memory for an array of PyOpenCL."""
+        from pyopencl import array as arrays  # noqa: PLC0415 - it is loaded
+
+        del kind
+        made = arrays.empty(self.queue, shape, dtype, allocator=self.allocator)
+        return from_pyopencl(made, "a result")
+
+    def copy(self, array: DeviceArray) -> DeviceArray:
+        """The elements in a buffer of their own."""
+        import pyopencl as cl  # noqa: PLC0415 - it is loaded
+
+        made = self.empty(array.shape, array.dtype, array.kind)
+        if array.nbytes:
+            cl.enqueue_copy(self.queue, made.owner[0], array.owner[0])
+        return made
+
+    def hand_over(self, array: DeviceArray) -> Any:
+        """The array of PyOpenCL itself."""
+        return array.owner[1]
+
+
+def from_pyopencl(array: Any, name: str) -> DeviceArray:
+    """What is known of an array of PyOpenCL; `owner` is its buffer, and itself.
+
+    Raises:
+        ArgumentError: it has no queue, lies in no buffer, or begins where none can.
+    """
+    if array.queue is None:
+        raise ArgumentError(
+            f"{name} has no command queue to compute on; pass {name}.with_queue(queue)"
+        )
+    context = of_caller(array.context, array.queue.device)
+    offset, base = int(array.offset), array.base_data
+    buffer = base
+    dtype, shape = np.dtype(array.dtype), tuple(map(int, array.shape))
+    strides = tuple(map(int, array.strides)) if shape else ()
+    place = OpenCLPlace(context, array.queue, array.allocator)
+    handle = 0
+    if array.nbytes:
+        buffer = _part(context, base, offset, name) if offset else base
+        handle = int(buffer.int_ptr)
+    return DeviceArray(
+        place,
+        handle,
+        shape,
+        dtype,
+        strides or row_major(shape, dtype),
+        offset=offset,
+        kind="pyopencl",
+        owner=(buffer, array),
+        allocation=int(base.int_ptr) if array.nbytes else None,
+        stream=array.queue,
+    )
+
+
+def _part(context: Context, base: Any, offset: int, name: str) -> Any:
+    """The part of a buffer from an offset on."""
+    align = context.handle.mem_base_addr_align // 8
+    if offset % align:
+        raise ArgumentError(
+            f"{name} begins {offset} bytes into its buffer, and OpenCL's kernels begin "
+            f"at multiples of {align} there; pass a copy of it"
+        )
+    return base[offset:]

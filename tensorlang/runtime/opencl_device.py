@@ -1,0 +1,212 @@
+"""OpenCL contexts and queues, ours and the caller's, and memory in them.
+
+Arrays in host memory are used where they lie (`CL_MEM_USE_HOST_PTR`), which a CPU's
+driver does without a copy. A device has one context and queue of ours, for arrays of
+the host; arrays of PyOpenCL are used in their own context, on their own queue.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+
+from tensorlang import devices, templates
+from tensorlang.errors import CodegenError, DeviceError, DeviceMemoryError
+from tensorlang.runtime import cache as store
+from tensorlang.runtime import llvm
+from tensorlang.runtime.arrays import Array
+
+_OPTIONS: Final = ("-cl-std=CL1.2",)
+_EXACT: Final = "-cl-fp32-correctly-rounded-divide-sqrt"
+# its CPU devices compute in the host's own memory: nothing has to be mapped to be seen
+_IN_PLACE: Final = "Portable Computing Language"
+_MOST_HELD: Final = 256  # buffers over host memory that are kept for the next call
+_NO_MEMORY: Final = (-4, -5, -6)  # object allocation, out of resources, of host memory
+
+
+class Context:
+    """A device in a context, with a queue; `lock` is held around every use.
+
+    Attributes:
+        cl: PyOpenCL.
+        handle: The device, as PyOpenCL has it.
+        context, queue: As well.
+        index: The number of the device among all.
+        in_place: Whether it computes in host memory itself: nothing need be mapped.
+    """
+
+    def __init__(self, cl: Any, handle: Any, context: Any, index: int) -> None:
+        self.cl: Final = cl
+        self.handle: Final = handle
+        self.context: Final = context
+        self.index: Final = index
+        self.queue: Final = cl.CommandQueue(context, handle)
+        self.lock: Final = threading.RLock()
+        is_cpu = bool(handle.type & cl.device_type.CPU)
+        self.in_place: Final = is_cpu and handle.platform.name == _IN_PLACE
+        self._held: dict[tuple[int, int], Any] = {}
+
+    def build(self, source: str | bytes) -> Any:
+        """A program, from source or from the driver's own binary.
+
+        Raises:
+            CodegenError: the driver refuses it; the message has its own words.
+        """
+        cl = self.cl
+        exact = (_EXACT,) if self._rounds_exactly() else ()
+        try:
+            if isinstance(source, bytes):
+                program = cl.Program(self.context, [self.handle], [source])
+            else:
+                program = cl.Program(self.context, source)
+            return program.build([*_OPTIONS, *exact], cache_dir=False)
+        except cl.RuntimeError as error:
+            raise CodegenError(f"OpenCL refuses the generated text: {error}") from error
+
+    def _rounds_exactly(self) -> bool:
+        flags = self.handle.single_fp_config
+        return bool(flags & self.cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT)
+
+    def over(self, array: Array) -> Any:
+        """A buffer over a host array's memory, which is not empty.
+
+        Where that memory is the device's too, buffers over it are kept: a buffer is
+        no more than its address and length there.
+        """
+        place = (array.ctypes.data, array.nbytes)
+        held = self._held.get(place)
+        if held is None:
+            flags = self.cl.mem_flags
+            held = self.cl.Buffer(
+                self.context, flags.READ_WRITE | flags.USE_HOST_PTR, hostbuf=_raw(array)
+            )
+            if self.in_place:
+                if len(self._held) >= _MOST_HELD:
+                    self._held.clear()
+                self._held[place] = held
+        return held
+
+    def allocate(self, size: int) -> Any:
+        """A buffer of the device's own.
+
+        Raises:
+            DeviceMemoryError: there is no memory for it.
+        """
+        flags = self.cl.mem_flags.READ_WRITE
+        try:
+            return self.cl.Buffer(self.context, flags, max(size, 1))
+        except self.cl.Error as error:
+            raise DeviceMemoryError(
+                f"{self.handle.name.strip()} has no memory for {size} bytes ({error}); "
+                "free arrays there, or compute in parts"
+            ) from error
+
+    def bring_back(self, buffer: Any, array: Array, queue: Any) -> None:
+        """Make what the device wrote seen in a host array: mapping it does."""
+        if self.in_place:
+            return
+        cl, raw = self.cl, _raw(array)
+        mapped, _ = cl.enqueue_map_buffer(
+            queue, buffer, cl.map_flags.READ, 0, raw.shape, raw.dtype, is_blocking=True
+        )
+        if mapped.ctypes.data != raw.ctypes.data:
+            np.copyto(raw, mapped)
+        mapped.base.release(queue)
+
+
+def _raw(array: Array) -> Array:
+    """The bytes of a contiguous array, which PyOpenCL wants writable in any case."""
+    kind = ctypes.c_uint8 * array.nbytes
+    return np.ctypeslib.as_array(kind.from_address(array.ctypes.data))
+
+
+@cache
+def of_target(index: int) -> Context:
+    """Our own context on a device."""
+    import pyopencl as cl  # noqa: PLC0415 - where a kernel is built for it
+
+    handle = devices.handles()[index]
+    return Context(cl, handle, cl.Context([handle]), index)
+
+
+_THEIRS: Final[dict[tuple[int, int], Context]] = {}
+
+
+def of_caller(context: Any, handle: Any) -> Context:
+    """A caller's context; arrays of PyOpenCL bring theirs.
+
+    Raises:
+        DeviceError: the device is none of those that targets are made of.
+    """
+    import pyopencl as cl  # noqa: PLC0415 - it is loaded
+
+    key = (context.int_ptr, handle.int_ptr)
+    found = _THEIRS.get(key)
+    if found is None:
+        known = [one.int_ptr for one in devices.handles()]
+        if handle.int_ptr not in known:
+            raise DeviceError(f"{handle.name.strip()} is no device that has a target")
+        index = known.index(handle.int_ptr)
+        found = _THEIRS[key] = Context(cl, handle, context, index)
+    return found
+
+
+def failed(name: str, code: int) -> DeviceError:
+    """The error of a launch that the driver refused."""
+    if code == -1:
+        return DeviceError(
+            f"{name}: a launch has more blocks than a device starts at once; compute "
+            "in parts"
+        )
+    kind = DeviceMemoryError if code in _NO_MEMORY else DeviceError
+    said = _status(code)
+    return kind(f"{name}: OpenCL could not start a launch: {said}")
+
+
+def _status(code: int) -> str:
+    import pyopencl as cl  # noqa: PLC0415 - it is loaded
+
+    names = vars(cl.status_code).items()
+    found = [name for name, value in names if isinstance(value, int) and value == code]
+    return found[0] if found else f"error {code}"
+
+
+# ------------------------------------------------------------- starting a kernel
+
+
+def kernel_data(kernel: Any, sizes: list[int]) -> Any:
+    """What `templates/opencl_start.ll.j2` calls a kernel, as memory to point to."""
+    library = _library()
+    functions = (library.clSetKernelArg, library.clEnqueueNDRangeKernel)
+    places = (ctypes.cast(function, ctypes.c_void_p).value for function in functions)
+    words = [kernel.int_ptr, *places, len(sizes), *sizes]
+    return (ctypes.c_uint64 * len(words))(*words)
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    """The OpenCL library that PyOpenCL is linked to."""
+    import pyopencl as cl  # noqa: PLC0415 - it is loaded
+
+    return ctypes.CDLL(cl._cl.__file__)  # noqa: SLF001 - where its own library hangs
+
+
+@llvm.locked
+def start_address() -> int:
+    """The address of the function that launchers call to start a kernel."""
+    return _start()["tensorlang.opencl_start"]
+
+
+@cache
+def _start() -> llvm.Library:
+    key = store.key_of("opencl start", llvm.versions())
+    entry = store.load(key)
+    if entry is None:
+        code = llvm.compile_quickly(templates.render("opencl_start.ll.j2"))
+        entry = store.Entry({}, {"object": code})
+        store.save(key, entry)
+    return llvm.link([entry.blobs["object"]], ("tensorlang.opencl_start",))
