@@ -42,7 +42,7 @@ def refusal(func: Function, target: Target) -> str:
             f"its loops write out {operations} vector operations, "
             f"more than {MOST_OPERATIONS}"
         )
-    if target.model == "simt":
+    if target.kind != "llvm":
         reasons = (_too_large(each, target) for each in launches(lower(func, target)))
         return next(filter(None, reasons), "")
     return ""

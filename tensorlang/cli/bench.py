@@ -8,7 +8,7 @@ import typer
 
 from tensorlang import runtime, targets
 from tensorlang.cli import choosing, console, options
-from tensorlang.errors import ArgumentError
+from tensorlang.errors import ArgumentError, TargetError
 from tensorlang.tuner.comparison import PEERS, Side, checked, opposite, ours
 from tensorlang.tuner.rounds import Timing, interleaved, paired_ratio
 
@@ -45,6 +45,8 @@ def bench(
     if rounds < 1:
         raise ArgumentError(f"--rounds {rounds}: at least one is needed")
     machine = targets.get(target)
+    if machine.index < 0:
+        raise TargetError(f"{machine.name} is compiled for, not here to be measured")
     machine = machine if threads is None else machine.with_threads(threads)
     found = options.operator(op)
     workload = options.workload(found, shape, dtype, attr)

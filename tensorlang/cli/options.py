@@ -21,6 +21,7 @@ from tensorlang.errors import (
 
 if TYPE_CHECKING:
     from tensorlang.ops import Operator
+    from tensorlang.targets import Target
     from tensorlang.workload import Workload
 
 Name = Annotated[
@@ -56,6 +57,22 @@ _SECONDS: Final = {None: 1, "s": 1, "m": 60, "h": 3600}
 _WORDS: Final[dict[str, Any]] = {"true": True, "false": False, "none": None}
 
 T = TypeVar("T")
+
+
+def to_compile(target: str | None) -> Target:
+    """The target of a name, to look at what is made for it; a GPU need not be here.
+
+    What `cuda` stands for without one is said on standard error.
+
+    Raises:
+        TargetError: nothing has this name.
+    """
+    from tensorlang import targets  # noqa: PLC0415 - the floors below, where needed
+
+    found = targets.to_compile(target)
+    if target == "cuda" and found.index < 0:
+        typer.echo(f"tlang: no GPU is here: compiling for {found.name}", err=True)
+    return found
 
 
 def shapes(text: str | None) -> tuple[tuple[int, ...], ...]:

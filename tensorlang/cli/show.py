@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 from rich.syntax import Syntax
 
-from tensorlang import runtime, targets
+from tensorlang import runtime
 from tensorlang.cli import choosing, console, options
 from tensorlang.errors import ArgumentError
 from tensorlang.ir import show as printed
@@ -138,7 +138,7 @@ def show(
     Without --stage it is the definition. The text is highlighted on a terminal, and
     plain where it is piped. CUDA is shown without a GPU, too: as for cuda:sm_90a.
     """
-    chosen = targets.to_compile(target)
+    chosen = options.to_compile(target)
     stages = OF_KIND[chosen.kind]
     if stage and stage not in stages:
         raise ArgumentError(

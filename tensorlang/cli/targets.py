@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Final
 
 import typer
 
 from tensorlang import targets as machines
 from tensorlang.cli import console
+from tensorlang.runtime import toolchain
 from tensorlang.targets import Target
 
 app = typer.Typer(add_completion=False)
@@ -27,9 +29,20 @@ def targets() -> None:
             console.say(f"{kind}: missing\n  {problem}")
         else:
             console.say(f"{kind}: present\n{_described(machines.get(kind))}")
+        if kind == "cuda":
+            console.say(f"  {'compilers':<13}{_compilers()}")
+
+
+def _compilers() -> str:
+    """What CUDA is compiled by and for, or what is missing for that."""
+    if lacking := toolchain.missing():
+        return f"missing: {lacking}"
+    return f"{toolchain.versions()}; for {', '.join(machines.ARCHITECTURES)}"
 
 
 def _described(target: Target) -> str:
+    if target.kind != "llvm":
+        return _device(target)
     caches = ((1, target.l1_bytes), (2, target.l2_bytes), (3, target.l3_bytes))
     lines = {
         "device": target.device,
@@ -41,6 +54,24 @@ def _described(target: Target) -> str:
         "threads": str(target.threads),
         "fingerprint": target.fingerprint,
     }
+    return _listed(lines)
+
+
+def _device(target: Target) -> str:
+    """A device whose kernels are launches of blocks of threads."""
+    lines = {
+        "device": target.device,
+        "architecture": target.arch,
+        "processors": str(target.threads),
+        "a block": f"up to {target.block_threads} threads, which share "
+        f"{_size(target.shared_bytes)}",
+        "driver": target.driver or "unknown",
+        "fingerprint": target.fingerprint,
+    }
+    return _listed(lines)
+
+
+def _listed(lines: Mapping[str, str]) -> str:
     return "\n".join(f"  {name:<13}{text}" for name, text in lines.items())
 
 

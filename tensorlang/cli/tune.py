@@ -82,6 +82,8 @@ def tune(
     limit = _end(budget, trials, seed)
     if compile_only and model is not None:
         raise ArgumentError("--compile-only takes an operator: leave out --model")
+    if compile_only:
+        options.to_compile(target)  # which says what cuda stands for
     machine = static_tuning.machine(target, compile_only=compile_only)
     if model is not None:
         if op is not None or shape or dtype or attr or trials is not None:
