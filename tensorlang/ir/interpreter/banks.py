@@ -1,4 +1,7 @@
-"""Bank conflicts of shared memory: 32 banks of 4 bytes, one word each at a time."""
+"""Bank conflicts of shared memory: 32 banks of 4 bytes, one word each at a time.
+
+A warp's access of more than 4 bytes a thread goes in turns of 128 bytes.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tensorlang.ir.interpreter.lanes import Array, Lanes
     from tensorlang.ir.interpreter.memory import Memory, Place
     from tensorlang.ir.interpreter.state import Machine
-    from tensorlang.ir.nodes import IndexMap
 
 WARP = 32
 BANKS = 32
@@ -19,7 +23,7 @@ WORD = 4  # bytes
 
 def count(machine: Machine, lanes: Lanes, memory: Memory, place: Place) -> None:
     """Add the extra passes that one access by all lanes takes to the report."""
-    warp = warps(lanes)
+    warp = None if machine.alone else warps(lanes)
     if warp is None:
         return
     shape = (lanes.count, *place.flat.shape[1:])
@@ -28,11 +32,16 @@ def count(machine: Machine, lanes: Lanes, memory: Memory, place: Place) -> None:
     words = words * memory.buffer.dtype.bytes // WORD
     kept = np.ones(shape, np.bool_) if place.mask is None else place.mask
     kept = np.broadcast_to(kept, shape).reshape(lanes.count, -1)
-    extra = sum(
-        _extra_passes(warp[kept[:, lane]], words[kept[:, lane], lane])
-        for lane in range(words.shape[1])
-    )
+    served = _served(lanes, warp, words.shape[1] * memory.buffer.dtype.bytes)
+    served = np.broadcast_to(served[:, None], words.shape)
+    extra = _extra_passes(served[kept], words[kept])
     machine.report.bank_conflicts[memory.buffer.name] += extra
+
+
+def _served(lanes: Lanes, warp: Array, size: int) -> Array:
+    """The threads that are served at once, as one number: 128 bytes of a warp."""
+    together = max(min(BANKS * WORD // max(size, 1), WARP), 1)
+    return warp * WARP + _number(lanes) % WARP // together
 
 
 def _extra_passes(warp: Array, words: Array) -> int:
@@ -49,14 +58,25 @@ def _extra_passes(warp: Array, words: Array) -> int:
 
 def warps(lanes: Lanes) -> Array | None:
     """The warp of each lane, as one number; None outside of `thread` loops."""
-    linear: Array = np.zeros(lanes.count, np.int64)
     scale, group = 1, None
+    for frame, flat in lanes.path():
+        if frame.thread.startswith("thread."):
+            scale *= frame.extent
+            group = frame.parent_flat[flat]
+    if group is None:
+        return None
+    return group * (scale // WARP + 1) + _number(lanes) // WARP
+
+
+def _number(lanes: Lanes) -> Array:
+    """The number of each lane's thread in its block."""
+    linear: Array = np.zeros(lanes.count, np.int64)
+    scale = 1
     for frame, flat in lanes.path():
         if frame.thread.startswith("thread."):
             linear = linear + scale * frame.position[flat]
             scale *= frame.extent
-            group = frame.parent_flat[flat]
-    return None if group is None else group * (scale // WARP + 1) + linear // WARP
+    return linear
 
 
 def _physical(machine: Machine, memory: Memory) -> Array:
@@ -64,17 +84,23 @@ def _physical(machine: Machine, memory: Memory) -> Array:
     layout = memory.buffer.layout
     if layout is None:
         return np.arange(max(memory.size, 1))
-    key = layout, memory.shape
-    if key not in machine.words:
-        machine.words[key] = _laid_out(machine, layout, memory.shape)
-    return machine.words[key]
+    flat: Array = np.zeros(1, np.int64)
+    for index in layout_results(machine, memory):
+        flat = flat * (int(index.max(initial=0)) + 1) + index
+    return np.broadcast_to(flat, max(memory.size, 1))
 
 
-def _laid_out(machine: Machine, layout: IndexMap, shape: tuple[int, ...]) -> Array:
+def layout_results(machine: Machine, memory: Memory) -> Sequence[Array]:
+    """For each logical element of a memory what its buffer's layout gives."""
     from tensorlang.ir.interpreter.evaluate import apply_map  # noqa: PLC0415 - is above
 
-    grid = np.indices(shape, np.int64).reshape(len(shape), -1)
-    flat: Array = np.zeros(1, np.int64)
-    for index in apply_map(machine, layout, list(grid)):
-        flat = flat * (int(index.max(initial=0)) + 1) + index
-    return np.broadcast_to(flat, grid.shape[1])
+    layout = memory.buffer.layout
+    assert layout is not None
+    key = layout, memory.shape
+    if key not in machine.words:
+        grid = np.indices(memory.shape, np.int64).reshape(len(memory.shape), -1)
+        machine.words[key] = [
+            np.broadcast_to(index, grid.shape[1])
+            for index in apply_map(machine, layout, list(grid))
+        ]
+    return machine.words[key]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tensorlang.errors import InterpreterError
+from tensorlang.ir.interpreter.banks import WARP
 from tensorlang.ir.interpreter.lanes import Frame
 from tensorlang.ir.interpreter.state import fault
 
@@ -41,7 +42,7 @@ def synchronise(node: Barrier, machine: Machine, lanes: Lanes) -> None:
         raise InterpreterError(f"no execution scope {node.scope!r} has a barrier")
     machine.report.barriers += 1
     if node.scope in _THREADS:
-        _divide_threads(node.scope, machine, lanes)
+        divide_threads(node.scope, machine, lanes)
     kinds = _MEETING[node.scope]
     meeting = [
         (frame, flat)
@@ -55,6 +56,8 @@ def synchronise(node: Barrier, machine: Machine, lanes: Lanes) -> None:
         for frame, flat in meeting:
             _all_present(node, lanes, flat, _groups(frame, outermost))
     _new_phase(machine, lanes, outermost)
+    if machine.clocks is not None and node.scope != "warp":
+        machine.clocks.meet(lanes, _THREADS.get(node.scope, 0) // WARP)
 
 
 def _groups(frame: Frame, outermost: Frame) -> Array:
@@ -90,7 +93,7 @@ def _new_phase(machine: Machine, lanes: Lanes, outermost: Frame) -> None:
         machine.races.enter(frame)
 
 
-def _divide_threads(scope: str, machine: Machine, lanes: Lanes) -> None:
+def divide_threads(scope: str, machine: Machine, lanes: Lanes) -> None:
     """Put frames of warps and warpgroups between the threads and their block, once."""
     loops = [f for f, _ in lanes.path() if f.thread.startswith("thread.")]
     if not loops or any(frame.kind in _THREADS for frame, _ in lanes.path()):

@@ -15,7 +15,17 @@ import numpy as np
 from tensorlang.errors import InterpreterError
 from tensorlang.ir.interpreter.banks import warps
 from tensorlang.ir.interpreter.races import Conflict
-from tensorlang.ir.nodes import Alloc, AtomicUpdate, Barrier, Block, For, Stmt
+from tensorlang.ir.nodes import (
+    Alloc,
+    Arrive,
+    AtomicUpdate,
+    Barrier,
+    Block,
+    For,
+    Role,
+    Stmt,
+    Wait,
+)
 from tensorlang.ir.visit import free_vars, reads, walk, writes
 
 if TYPE_CHECKING:
@@ -37,7 +47,8 @@ def batch(
     plan = machine.derived(loop, _plan)
     if total < 2 or lanes.count >= _WIDE or not plan or id(loop) in machine.serial_only:
         return 0
-    if machine.derived(loop.body, _touches_shared) and warps(lanes) is not None:
+    in_threads = not machine.alone and warps(lanes) is not None
+    if in_threads and machine.derived(loop.body, _touches_shared):
         return 0  # bank conflicts are counted for each iteration
     size = max(plan // lanes.count, 2)
     for first in range(0, total, size):
@@ -73,7 +84,9 @@ def _trial(
 def _plan(loop: For) -> int:
     """How many lanes a batch of the loop may have; 0 if it is clearly in order."""
     for node in walk(loop.body):
-        if isinstance(node, (Barrier, AtomicUpdate)):
+        if isinstance(node, (Barrier, AtomicUpdate, Role, Arrive, Wait)):
+            return 0
+        if isinstance(node, Block) and node.scope != "thread":
             return 0
         if isinstance(node, Block):
             for axis in node.axes:

@@ -9,6 +9,7 @@ import numpy as np
 
 from tensorlang.ir.interpreter.block_checks import INSTANCE, number_instances, order
 from tensorlang.ir.interpreter.evaluate import evaluate
+from tensorlang.ir.interpreter.scopes import leaders
 from tensorlang.ir.interpreter.state import BlockRun, Machine, fault
 from tensorlang.ir.interpreter.update import FIRST
 from tensorlang.ir.nodes import Block, For, Reduce, Stmt, While
@@ -27,6 +28,21 @@ def run_block(block: Block, machine: Machine, lanes: Lanes, execute: Execute) ->
         InterpreterError: an axis value outside its extent (`bounds`), or what `order`
             and the statements of the body raise.
     """
+    group = None if block.scope == "thread" else leaders(block, machine, lanes)
+    if group is not None:
+        kept_alone, machine.alone = machine.alone, True
+        machine.span = group[1]
+        try:
+            _run_instances(block, machine, group[0], execute)
+        finally:
+            machine.alone, machine.span = kept_alone, 1
+    else:
+        _run_instances(block, machine, lanes, execute)
+
+
+def _run_instances(
+    block: Block, machine: Machine, lanes: Lanes, execute: Execute
+) -> None:
     active = _active(block, machine, lanes)
     if active is None:
         return

@@ -8,19 +8,24 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tensorlang.errors import InterpreterError
-from tensorlang.ir.interpreter.barriers import synchronise
+from tensorlang.ir.interpreter.barriers import divide_threads, synchronise
 from tensorlang.ir.interpreter.batching import batch
 from tensorlang.ir.interpreter.block_checks import restart
 from tensorlang.ir.interpreter.blocks import run_block
+from tensorlang.ir.interpreter.clocks import Clocks
 from tensorlang.ir.interpreter.evaluate import evaluate
 from tensorlang.ir.interpreter.lanes import Lanes
 from tensorlang.ir.interpreter.memory import Memory, locate, write
+from tensorlang.ir.interpreter.objects import arrive, declare
+from tensorlang.ir.interpreter.roles import grouped, run_roles, wait
 from tensorlang.ir.interpreter.state import Machine
 from tensorlang.ir.interpreter.update import atomic, reduce
 from tensorlang.ir.nodes import (
     Alloc,
+    Arrive,
     AtomicUpdate,
     Barrier,
+    BarrierObject,
     Block,
     Evaluate,
     For,
@@ -28,10 +33,12 @@ from tensorlang.ir.nodes import (
     Let,
     Load,
     Reduce,
+    Role,
     Seq,
     Stmt,
     Store,
     Var,
+    Wait,
     While,
 )
 from tensorlang.ir.visit import blocks as blocks_below
@@ -54,8 +61,34 @@ def execute(node: Stmt, machine: Machine, lanes: Lanes) -> None:
 
 @execute.register
 def _(node: Seq, machine: Machine, lanes: Lanes) -> None:
-    for stmt in node.stmts:
-        execute(stmt, machine, lanes)
+    for stmt in machine.derived(node, grouped):
+        if isinstance(stmt, tuple):
+            run_roles(stmt, machine, lanes, execute)
+        else:
+            execute(stmt, machine, lanes)
+
+
+@execute.register
+def _(node: Role, machine: Machine, lanes: Lanes) -> None:
+    run_roles((node,), machine, lanes, execute)
+
+
+@execute.register
+def _(node: BarrierObject, machine: Machine, lanes: Lanes) -> None:
+    machine.step()
+    declare(node, machine, lanes)
+
+
+@execute.register
+def _(node: Arrive, machine: Machine, lanes: Lanes) -> None:
+    machine.step()
+    arrive(node, machine, lanes, execute)
+
+
+@execute.register
+def _(node: Wait, machine: Machine, lanes: Lanes) -> None:
+    machine.step()
+    wait(node, machine, lanes)
 
 
 @execute.register
@@ -137,7 +170,10 @@ def _in_lanes(node: For, machine: Machine, lanes: Lanes, extents: Array) -> None
         return
     inner.frame.folds = machine.derived(node, _folds)
     machine.races.enter(inner.frame)
+    kept = machine.clocks
     try:
+        if node.thread == "thread.x":
+            _start_clocks(machine, inner)
         if inner.frame.folds:  # one lane after the other: any order is as good
             for position in range(inner.frame.extent):
                 turn = np.flatnonzero(inner.frame.position == position)
@@ -145,10 +181,22 @@ def _in_lanes(node: For, machine: Machine, lanes: Lanes, extents: Array) -> None
         else:
             execute(node.body, machine, inner)
     finally:
+        machine.clocks, machine.races.clocked = kept, kept is not None
         frame: Frame | None = inner.frame
         while frame is not None and frame is not lanes.frame:  # warps may be between
             machine.races.leave(frame)
             frame = frame.parent
+
+
+def _start_clocks(machine: Machine, threads: Lanes) -> None:
+    """Clocks for threads right inside of the declarations of barrier objects."""
+    around = threads.frame.parent
+    objects = [o for o in machine.objects.values() if o.frame is around]
+    if objects:
+        count = sum(found.node.size for found in objects)
+        machine.clocks = Clocks(threads, count)
+        machine.races.clocked = True
+        divide_threads("warp", machine, threads)
 
 
 def _folds(node: For) -> frozenset[str]:

@@ -13,6 +13,7 @@ from tensorlang.ir.interpreter.watch import watch
 
 if TYPE_CHECKING:
     from tensorlang.errors import InterpreterError
+    from tensorlang.ir.interpreter.clocks import Clocks, Record
     from tensorlang.ir.interpreter.lanes import Array, Frame, Lanes
     from tensorlang.ir.interpreter.races import Shadow
     from tensorlang.ir.interpreter.state import Machine
@@ -32,12 +33,14 @@ class Memory:
         overwritten: Of an `inout` parameter, which elements were written.
         instance: Name under which the lanes know their instance; "" where there is one.
         frame: The lanes that each have an instance of their own.
+        clocked: When warps in roles touched each element, and by whose clocks.
         shadow: Who touched each element, for races; made when first needed.
         owners: By block with disjoint axes: the iteration that touched each element.
     """
 
     __slots__ = (
         "buffer",
+        "clocked",
         "data",
         "frame",
         "instance",
@@ -73,6 +76,7 @@ class Memory:
         self.overwritten = np.zeros(total, np.bool_) if role == "inout" else None
         self.shadow: Shadow | None = None
         self.owners: dict[str, Array] = {}
+        self.clocked: tuple[Clocks, Record] | None = None
 
 
 def _poisoned(buffer: Buffer, total: int) -> Array:

@@ -58,9 +58,10 @@ class Shadow:
 class Races:
     """Numbers of lanes, which of them are dead, and whom they then stand for."""
 
-    __slots__ = ("_alive", "_bases", "_elder", "_epochs", "_floor", "_next")
+    __slots__ = ("_alive", "_bases", "_elder", "_epochs", "_floor", "_next", "clocked")
 
     def __init__(self) -> None:
+        self.clocked = False  # warps are ordered by clocks, see `clocks`
         self._next = 1
         self._floor = 1  # numbers below belong to loops that ended at the root
         self._bases = np.zeros(64, np.int64)  # first number of each epoch
@@ -137,19 +138,22 @@ class Races:
         if not suspects.size:
             return
         numbers = self._resolve(earlier[suspects])
-        conflict: tuple[Frame, int] | None = None
-        for frame, flat in lanes.path():  # innermost first: the outermost wins
+        level = np.full(suspects.size, -1)
+        path = lanes.path()
+        for depth, (frame, flat) in enumerate(path):  # the outermost wins
             if frame.parent is None:
                 continue
             mine = frame.base + flat[who[suspects]]
             inside = (numbers >= frame.base) & (numbers < frame.base + frame.count)
-            differs = np.flatnonzero(inside & (numbers != mine))
-            if differs.size and shadow.name not in frame.folds:
-                conflict = frame, int(suspects[differs[0]])
+            by_clocks = self.clocked and frame.kind in ("warp", "warpgroup")
+            if shadow.name not in frame.folds:
+                level[inside & (numbers != mine)] = -1 if by_clocks else depth
             elders = frame.parent_flat[numbers[inside] - frame.base]
             numbers[inside] = frame.parent.base + elders
-        if conflict is not None:
-            raise Conflict(*conflict, slot.split("_", maxsplit=1)[0])
+        if level.max() >= 0:
+            outermost = path[level.max()][0]
+            first = int(suspects[level.argmax()])
+            raise Conflict(outermost, first, slot.split("_", maxsplit=1)[0])
 
     def _merge(
         self, low: Array, high: Array, at: Array, who: Array, lanes: Lanes

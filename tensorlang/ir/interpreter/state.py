@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from tensorlang.errors import InterpreterError
 from tensorlang.ir.interpreter.races import Races
 from tensorlang.ir.interpreter.undo import Undo
 
 if TYPE_CHECKING:
+    from tensorlang.ir.interpreter.clocks import Clocks
     from tensorlang.ir.interpreter.lanes import Array, Lanes
     from tensorlang.ir.interpreter.memory import Memory
+    from tensorlang.ir.interpreter.objects import Objects
     from tensorlang.ir.nodes import Block, Buffer, IndexMap, Node
 
+Laid: TypeAlias = "tuple[IndexMap, tuple[int, ...]]"
 N = TypeVar("N", bound="Node")
 T = TypeVar("T")
 
@@ -29,6 +32,8 @@ CHECKS: Final[Mapping[str, str]] = {
     "order": "an ordered axis that does not run upwards",
     "bank": "counts (and does not raise) bank conflicts of shared memory",
     "in_param": "a write to an `in` parameter",
+    "phase": "a wait for a phase that its parity does not tell from another one",
+    "register": "a register of another thread",
     "inout": "a read of an `inout` element after it was written, but to update it",
 }
 ALL_CHECKS: Final = frozenset(CHECKS)
@@ -86,7 +91,12 @@ class Machine:
     instances: int = 0
     updated: frozenset[int] = frozenset()  # loads of what the current store replaces
     serial_only: set[int] = field(default_factory=set)  # loops known not to batch
-    words: dict[tuple[IndexMap, tuple[int, ...]], Array] = field(default_factory=dict)
+    words: dict[Laid, list[Array]] = field(default_factory=dict)
+    objects: dict[str, Objects] = field(default_factory=dict)
+    clocks: Clocks | None = None  # of the threads that meet at barrier objects
+    passed: int = 0  # waits that went on, and roles that ended
+    alone: bool = False  # a copy or a collective runs, which no thread does itself
+    span: int = 1  # threads that a lane stands for in a collective
     _derived: dict[tuple[int, object], tuple[Node, Any]] = field(default_factory=dict)
 
     def memory(self, buffer: Buffer) -> Memory:

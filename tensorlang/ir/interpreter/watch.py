@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tensorlang.ir.interpreter.banks import WARP
 from tensorlang.ir.interpreter.block_checks import claim
+from tensorlang.ir.interpreter.clocks import Record
+from tensorlang.ir.interpreter.fragments import own
 from tensorlang.ir.interpreter.races import Conflict, Shadow
 from tensorlang.ir.interpreter.state import fault
 
 if TYPE_CHECKING:
+    from tensorlang.ir.interpreter.clocks import Clocks
     from tensorlang.ir.interpreter.lanes import Lanes
     from tensorlang.ir.interpreter.memory import Place
     from tensorlang.ir.interpreter.state import Machine
@@ -32,6 +36,10 @@ def watch(machine: Machine, lanes: Lanes, place: Place, kind: str) -> None:
     private = lanes.frame is memory.frame or lanes.frame.parent is None
     if private or memory.buffer.name not in machine.mutable:
         return
+    if own(machine, lanes, place):
+        return
+    if machine.clocks is not None and "race" in machine.checks:
+        _watch_clocks(machine, machine.clocks, lanes, place, kind)
     if "race" not in machine.checks and not machine.undo.active:
         return
     if memory.shadow is None:
@@ -51,9 +59,40 @@ def watch(machine: Machine, lanes: Lanes, place: Place, kind: str) -> None:
                 raise Conflict(frame, conflict.access, conflict.other) from None
 
 
+def _watch_clocks(
+    machine: Machine, clocks: Clocks, lanes: Lanes, place: Place, kind: str
+) -> None:
+    memory = place.memory
+    if memory.clocked is None or memory.clocked[0] is not clocks:
+        memory.clocked = clocks, Record(memory.data.size)
+    at, who = place.entries(lanes)
+    warps = max(machine.span // WARP, 1)
+    late = clocks.touch(
+        kind,
+        memory.clocked[1],
+        at,
+        who,
+        lanes=lanes,
+        span=warps,
+        undo=machine.undo,
+    )
+    if late is not None:
+        access, did = late
+        name = place.name(int(at[access]))
+        raise fault(
+            lanes,
+            int(who[access]),
+            f"race: {name}: a warp {_VERBS[kind]} what another one, or a copy, {did}, "
+            "and has waited for no phase that it arrived at since",
+        )
+
+
+_VERBS = {"read": "reads", "write": "writes", "atomic": "updates"}
+
+
 def _explanation(conflict: Conflict, kind: str) -> str:
     did = {"writer": "wrote", "reads": "read", "atomics": "updated"}[conflict.other]
-    verb = {"read": "reads", "write": "writes", "atomic": "updates"}[kind]
+    verb = _VERBS[kind]
     frame = conflict.frame
     loop = f"{frame.kind} loop" + (f" ({frame.thread})" if frame.thread else "")
     return (

@@ -123,6 +123,33 @@ def f(x: i32[8], y: InOut[i32[8]]):
         y[i] = y[max(i - 1, 3)] + x[i]
 """,
     ),
+    (
+        "phase",
+        r"a wait for phase -2 of m\[0\], where phase 1 is open",
+        """
+def f(x: i32[8], y: Out[i32[8]]):
+    for b in bound(1, "block.x"):
+        m = barrier_object(8, 1)
+        for t in bound(8, "thread.x"):
+            arrive(m[0])
+            wait(m[0], -2)
+            y[t] = x[t]
+""",
+    ),
+    (
+        "register",
+        r"acc\[1\] is in a register of thread 1, and thread 0 touches it",
+        """
+def f(x: i32[8], y: Out[i32[8]]):
+    for b in bound(1, "block.x"):
+        acc = alloc(i32[8], scope="register", layout=lambda i: (i, 0))
+        m = barrier_object(1, 1)
+        for t in bound(8, "thread.x"):
+            acc[t] = x[t]
+            barrier("block")
+            y[t] = acc[t // 2 * 2 + 1 - t % 2]
+""",
+    ),
 ]
 
 
