@@ -31,7 +31,7 @@ def fragment(rows: Any, *, turned: bool) -> Any:
 
 
 def _tile(values: Any, rows: Any, columns: Any) -> Any:
-    """The matrix whose element (rows, columns)[lane, n] is a lane's number n, in f64."""
+    """The matrix, in f64, whose element (rows, columns)[lane, n] is a lane's n-th."""
     made = np.zeros((len(values), rows.max() + 1, columns.max() + 1))
     made[:, rows, columns] = values.astype(np.float64)
     return made

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection
 from typing import Any
 
 from tensorlang.errors import ScheduleError
@@ -10,6 +11,7 @@ from tensorlang.ir.nodes import (
     Alloc,
     Block,
     Buffer,
+    Expr,
     For,
     Function,
     If,
@@ -33,6 +35,7 @@ from tensorlang.ir.visit import (
     writes,
 )
 from tensorlang.scheduling.coverage import bounds_of, dense, guards_of
+from tensorlang.scheduling.facts import conjunction
 from tensorlang.scheduling.guarding import read_indices
 from tensorlang.scheduling.inline import dropped, only_written_by, users_of
 from tensorlang.scheduling.legality import legality
@@ -43,6 +46,7 @@ from tensorlang.scheduling.tree import (
     actions,
     block_of,
     called,
+    constant,
     enclosing_loops,
     find_alloc,
     find_block,
@@ -63,9 +67,9 @@ def once_each(maker: Path, reader: Path, store: Store) -> str | None:
     if (
         len(named) == store.buffer.ndim
         and dense([linear(value) for value in named], extents(loops))
-        and used == {loop.var for loop in loops}
+        and used >= {loop.var for loop in loops if constant(loop.extent) != 1}
         and all(axis.kind == "spatial" for axis in block.axes)
-        and _visits_all(user, store.buffer)
+        and _visits_each(user, store.buffer)
         and whole_axes(reader, {axis.var for axis in user.axes})
     ):
         return None
@@ -95,6 +99,29 @@ def final_values(makers: list[Path], user: Path, buffer: Buffer) -> str | None:
     if _visits_all(block, buffer) and whole_axes(user, {a.var for a in block.axes}):
         return None
     return f"block {block.name!r} does not go over all of {buffer.name!r} by its axes"
+
+
+def _visits_each(user: Block, buffer: Buffer) -> bool:
+    """As `_visits_all`, or of a padded buffer only all that was there before."""
+    ends = _beyond(user, buffer, read_indices(user, buffer))
+    return _visits_all(user, buffer) if ends == {} else ends is not None
+
+
+def _beyond(
+    user: Block, buffer: Buffer, found: Collection[tuple[Expr, ...]]
+) -> dict[Expr, Expr] | None:
+    """The axes of a block that end before the dimension of a buffer that they read.
+
+    None where it reads the buffer otherwise than by all of its axes, once.
+    """
+    sizes: dict[Expr, Expr] = {axis.var: axis.extent for axis in user.axes}
+    if len(found) != 1 or any(axis.kind != "spatial" for axis in user.axes):
+        return None
+    (indices,) = found
+    if sorted(map(repr, indices)) != sorted(map(repr, sizes)) or guards_of(user):
+        return {} if guards_of(user) else None
+    pairs = zip(indices, buffer.shape, strict=True)
+    return {i: sizes[i] for i, n in pairs if linear(sizes[i]) != linear(n)}
 
 
 def _visits_all(user: Block, buffer: Buffer) -> bool:
@@ -212,6 +239,8 @@ def _with_epilogue(maker: Block, store: Store, user: Block, taken: set[str]) -> 
     ((*indices,),) = read_indices(user, store.buffer)
     places = dict(zip(indices, store.indices, strict=True))
     body = substitute(rename(user.body, taken), places)  # type: ignore[arg-type]
+    ends = _beyond(user, store.buffer, read_indices(user, store.buffer)) or {}
+    inside = conjunction(places[i] < end for i, end in ends.items())
 
     def use(node: Any) -> Any:
         if isinstance(node, Buffer):
@@ -222,7 +251,8 @@ def _with_epilogue(maker: Block, store: Store, user: Block, taken: set[str]) -> 
 
     def put(node: Any) -> Any:
         if node is store:
-            return seq(Let(var, store.value), use(body))
+            made = seq(Let(var, store.value), use(body))
+            return made if inside is None else If(inside, made)
         if isinstance(node, Seq):
             return seq(*(put(stmt) for stmt in node.stmts))
         return rebuild(node, put) if isinstance(node, Stmt) else node

@@ -48,6 +48,14 @@ from tensorlang.scheduling.tree import (
     find_loop,
     replace,
 )
+from tensorlang.scheduling.warp_intrinsics import WARP_NAMES, warp_intrinsic
+from tensorlang.scheduling.warps import (
+    Place,
+    lanes_of,
+    same_places,
+    together,
+    whole_warps,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +174,9 @@ def tensorize(func: Function, target: str, intrinsic: str) -> Function:
     Args:
         func: The function.
         target: The outermost loop of the tile, or the block in it.
-        intrinsic: A name of `tensor_intrinsics.NAMES`, such as `fma_16xf32`.
+        intrinsic: A name of `tensor_intrinsics.NAMES`, such as `fma_16xf32`, or of
+            `warp_intrinsics.WARP_NAMES`: then the tile's loops stand in one bound to
+            `thread.x`, whose threads fold the elements that are theirs.
 
     Raises:
         ScheduleError: the nest and the instruction's meaning do not agree, or a guard
@@ -191,6 +201,8 @@ def tensorize(func: Function, target: str, intrinsic: str) -> Function:
                     splat(a[vk], 16), b[vk, ramp(0, 1, 16)], c[ramp(0, 1, 16)]
                 )
     """
+    if intrinsic in WARP_NAMES:
+        return _of_a_warp(func, target, intrinsic)
     entry = tensor_intrinsic(intrinsic)
     meaning = _nest(entry.meaning.body, intrinsic)
     path = _tile_path(func, target, len(meaning.loops))
@@ -202,6 +214,35 @@ def tensorize(func: Function, target: str, intrinsic: str) -> Function:
     operands = _operands(meaning, tile)
     no_overlap(operands, meaning)
     return replace(path, _instruction(entry, tile, operands, names(func)))
+
+
+def _of_a_warp(func: Function, target: str, name: str) -> Function:
+    """The function with a tile that the lanes of each warp multiply together."""
+    entry = warp_intrinsic(name)
+    wanted = _nest(entry.meaning.body, name)
+    meaning = lanes_of(wanted.block, wanted.loops[1:], wanted.loops[:1])
+    path = _tile_path(func, target, len(meaning.loops))
+    nest, around = _nest(path[-1], target), enclosing_loops(path)
+    tile = lanes_of(nest.block, nest.loops, around)
+    _same_loops(dataclasses.replace(wanted, loops=meaning.loops), nest, name)
+    same_computation(wanted, nest, name)
+    whole_warps(tile, around)
+    places: dict[Buffer, Place] = {}
+    pairs = zip(_accesses(wanted.block), _accesses(nest.block), strict=True)
+    for (own, indices), (buffer, found) in pairs:
+        _of_two_dimensions(nest.block, buffer)
+        for index, given in zip(found, indices, strict=True):
+            same_places(meaning, tile, index, given)
+        places[own] = Place(buffer, found)
+    return replace(path, together(entry, tile, places, names(func)))
+
+
+def _of_two_dimensions(block: Block, buffer: Buffer) -> None:
+    if buffer.ndim != 2:
+        raise ScheduleError(
+            f"block {block.name!r} goes to {buffer.name!r}, which has {buffer.ndim} "
+            "dimensions; an instruction of a warp is on matrices: cache_read a tile"
+        )
 
 
 def _tile_path(func: Function, target: str, depth: int) -> Path:

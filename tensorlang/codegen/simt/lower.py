@@ -15,6 +15,7 @@ from tensorlang.codegen.lanes import reduce_lanes
 from tensorlang.codegen.names import Names, give_way
 from tensorlang.codegen.reductions import expand_reductions
 from tensorlang.codegen.simt.distribute import distribute
+from tensorlang.codegen.simt.fragments import load_once
 from tensorlang.codegen.simt.groups import make_groups
 from tensorlang.codegen.simt.launches import make_launches
 from tensorlang.codegen.simt.lockstep import in_lockstep
@@ -52,8 +53,8 @@ def lower(function: Function, target: Any) -> Function:
     function = simplify_function(flatten(function))
     function = make_launches(function, names)
     function = in_lockstep(simplify_function(function), names, target.vector_bits // 8)
-    function = unroll(function, names)
-    function = widen_narrow(simplify_function(function))
+    function = simplify_function(unroll(function, names))
+    function = widen_narrow(load_once(function))
     return name_shared(function, names)
 
 

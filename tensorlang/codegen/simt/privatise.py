@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
 
+from tensorlang.codegen.simt.digits import rejoined
 from tensorlang.ir.bounds import Range, bounds
 from tensorlang.ir.nodes import (
     AtomicUpdate,
@@ -66,6 +67,7 @@ def _steps(index: Expr | None, around: tuple[For, ...]) -> _Steps | None:
     threads = _threads(around)
     if index is None or not threads:
         return None
+    index = rejoined(index, threads)
     terms = dict(linear(index).terms)
     steps = {loop: terms.get(loop.var, 0) for loop in threads}
     reach = smallest = min(steps.values())
@@ -86,6 +88,7 @@ def _threads(around: tuple[For, ...]) -> tuple[For, ...]:
 
 
 def _rest(index: Expr, steps: Mapping[For, int]) -> Expr:
+    index = rejoined(index, steps)
     for loop, step in steps.items():
         index = index - loop.var * step
     return simplify(index)

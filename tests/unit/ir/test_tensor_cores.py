@@ -17,6 +17,10 @@ y[lane // 4, lane % 4 * 2 + 1] = extract(d, 1)
 y[lane // 4 + 8, lane % 4 * 2] = extract(d, 2)
 y[lane // 4 + 8, lane % 4 * 2 + 1] = extract(d, 3)
 """
+ROWS = {
+    True: "ldmatrix_x4_trans(b_s[lane % 16, ramp(lane // 16 * 8, 1, 8)])",
+    False: "ldmatrix_x4(b_s[lane % 8 + lane // 16 * 8, ramp(lane // 8 % 2 * 8, 1, 8)])",
+}
 ZERO = "splat(0.0, 4)"
 
 
@@ -57,12 +61,7 @@ def test_a_tile_of_sixteen(dtype, turned):
     generator = np.random.default_rng(0)
     a = generator.normal(size=(16, 16)).astype(kind)
     b = generator.normal(size=(16, 16)).astype(kind)
-    row = (
-        "ldmatrix_x4_trans(b_s[lane % 16, ramp(lane // 16 * 8, 1, 8)])"
-        if turned
-        else "ldmatrix_x4(b_s[lane % 8 + lane // 16 * 8, ramp(lane // 8 % 2 * 8, 1, 8)])"
-    )
-    got = outcome(program(dtype, row), a, b)
+    got = outcome(program(dtype, ROWS[turned]), a, b)
     wide_a, wide_b = a.astype("f8"), b.astype("f8")
     want = wide_a @ (wide_b[:, :8] if turned else wide_b[:8].T)
     np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6)
@@ -80,7 +79,9 @@ def f(a: f32[16, 8], b: f32[8, 8], y: Out[f32[16, 8]]):
     for lane in bound(32, "thread.x"):
         p: i64 = lane // 4
         q: i64 = lane % 4
-        wa: f32x4 = shuffle((a[p, q], a[p + 8, q], a[p, q + 4], a[p + 8, q + 4]), (0, 1, 2, 3))
+        wa: f32x4 = shuffle(
+            (a[p, q], a[p + 8, q], a[p, q + 4], a[p + 8, q + 4]), (0, 1, 2, 3)
+        )
         wb: f32x2 = shuffle((b[q, p], b[q + 4, p]), (0, 1))
         d: f32x4 = mma_m16n8k8_tf32(wa, wb, splat(1.0, 4))
 {indent(RESULT, " " * 8)}

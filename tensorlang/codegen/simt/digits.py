@@ -1,0 +1,38 @@
+"""Digits of a thread's number that make up the number again.
+
+    t // 32 * 64 + t % 32 // 4 * 8 + t % 4 * 2     ->     t * 2
+
+Fragments lie in lanes by row and column; together these are the lane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from tensorlang.ir.nodes import Const, Expr, For
+from tensorlang.ir.semantics import evaluate
+from tensorlang.ir.visit import free_vars
+from tensorlang.scheduling.linear import Linear, linear
+
+
+def rejoined(index: Expr, threads: Iterable[For]) -> Expr:
+    """The index with what depends on a thread's number alone as a multiple of it."""
+    form = linear(index)
+    for loop in threads:
+        form = _joined(form, loop)
+    return index if form == linear(index) else form.expr()
+
+
+def _joined(form: Linear, loop: For) -> Linear:
+    own = [term for term in form.terms if free_vars(term[0]) == {loop.var}]
+    if len(own) < 2 or not isinstance(loop.extent, Const):
+        return form
+    digits = Linear(tuple(own))
+    numbers = np.arange(int(loop.extent.value))
+    values = evaluate(digits.expr(), {loop.var: numbers})
+    if (values != values[0] + numbers * (values[1] - values[0])).any():
+        return form
+    step, start = int(values[1] - values[0]), int(values[0])
+    return form - digits + Linear(((loop.var, step),), start)

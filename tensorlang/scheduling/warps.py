@@ -1,0 +1,225 @@
+"""`tensorize` for a warp: the loops of its lanes replaced by an instruction of all.
+
+Every thread of a loop over `thread.x` folds elements of its own; where the 32 lanes of
+a warp together fold a tile just as the instruction's lanes do, they may do it at once.
+Which elements are whose is tried out, on all threads and all iterations inside.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tensorlang.errors import ScheduleError
+from tensorlang.ir.collectives import WARP
+from tensorlang.ir.dtypes import i64
+from tensorlang.ir.nodes import (
+    Axis,
+    Block,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    Let,
+    Load,
+    Node,
+    Ramp,
+    Stmt,
+    Store,
+    Var,
+    seq,
+)
+from tensorlang.ir.semantics import evaluate
+from tensorlang.ir.simplify import simplify
+from tensorlang.ir.visit import free_vars, fresh, rebuild, substitute, walk
+from tensorlang.scheduling.coverage import guards_of
+from tensorlang.scheduling.legality import legality
+from tensorlang.scheduling.linear import Linear, linear
+from tensorlang.scheduling.tensor_intrinsics import TensorIntrinsic
+
+THREADS = "thread.x"
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """A block in the loops of one thread.
+
+    Attributes:
+        threads: The loop over threads.
+        loops: The loops of the tile, within it.
+        block: The block.
+    """
+
+    threads: For
+    loops: tuple[For, ...]
+    block: Block
+
+    @property
+    def moving(self) -> frozenset[Var]:
+        """The variables that tell the elements of a tile apart."""
+        return frozenset(loop.var for loop in (self.threads, *self.loops))
+
+    def value(self, index: Expr) -> Expr:
+        """An index of the block by loop variables."""
+        return substitute(index, {axis.var: axis.value for axis in self.block.axes})
+
+    def grid(self) -> dict[Var, Any]:
+        """Every combination of thread and iteration: arrays of one shape."""
+        loops = (self.threads, *self.loops)
+        shape = [int(loop.extent.value) for loop in loops]  # type: ignore[attr-defined]
+        grids = np.indices(shape, np.int64)
+        return {loop.var: grid for loop, grid in zip(loops, grids, strict=True)}
+
+    def offsets(self, index: Expr) -> Any | None:
+        """How an index moves within the tile: (threads, iterations..), or None.
+
+        What it is at the first lane of each warp, and the first iterations, is 0.
+        """
+        moving = self._moving(index)
+        if moving is None:
+            return None
+        values = np.broadcast_to(evaluate(moving.expr(), self.grid()), self._shape())
+        first = values[(slice(None), *[slice(0, 1)] * len(self.loops))]
+        count = len(values)
+        return values - first[np.arange(count) // WARP * WARP]
+
+    def origin(self, index: Expr) -> Expr:
+        """An index at the first lane of the warp and the first iterations."""
+        zero: dict[Var, Expr] = {loop.var: Const(0, i64) for loop in self.loops}
+        thread = self.threads.var
+        warps = int(self.threads.extent.value) // WARP  # type: ignore[attr-defined]
+        zero[thread] = thread // WARP * WARP if warps > 1 else Const(0, i64)
+        form = Linear()
+        for atom, factor in linear(self.value(index)).terms:
+            new = substitute(atom, zero) if free_vars(atom) & self.moving else atom
+            form = form + linear(simplify(new)).scaled(factor)
+        return form.shifted(linear(self.value(index)).constant).expr()
+
+    def _shape(self) -> tuple[int, ...]:
+        loops = (self.threads, *self.loops)
+        return tuple(int(loop.extent.value) for loop in loops)  # type: ignore[attr-defined]
+
+    def _moving(self, index: Expr) -> Linear | None:
+        """The terms that move in the tile; None where some move with others, too."""
+        terms = []
+        for atom, factor in linear(self.value(index)).terms:
+            used = free_vars(atom) & self.moving
+            if used and free_vars(atom) - self.moving:
+                return None
+            if used:
+                terms.append((atom, factor))
+        return Linear(tuple(terms))
+
+
+@legality("all lanes of a warp come to its instruction")
+def whole_warps(tile: Lanes, around: Sequence[For]) -> str | None:
+    """Threads are whole warps, and nothing on the way differs between their lanes."""
+    name, thread = tile.block.name, tile.threads
+    extent = thread.extent.value if isinstance(thread.extent, Const) else 1
+    if int(extent) % WARP:
+        return f"loop {thread.var.name!r} has {thread.extent!r} threads: no whole warps"
+    for loop in around:
+        if thread.var in free_vars(loop.extent):
+            return f"loop {loop.var.name!r} runs differently often from lane to lane"
+        if loop.kind == "bound" and loop.thread in ("thread.y", "thread.z"):
+            return (
+                f"block {name!r} is under {loop.thread}: fuse the loops over threads "
+                "and bind them to thread.x"
+            )
+    for cond in guards_of(tile.block):
+        if free_vars(tile.value(cond)) & tile.moving:
+            return (
+                f"block {name!r} runs only where {cond!r}: pad its axes, so that no "
+                "lane is left out"
+            )
+    return None
+
+
+@legality("each lane folds what is its own in the instruction")
+def same_places(meaning: Lanes, tile: Lanes, index: Expr, wanted: Expr) -> str | None:
+    """An index moves through the tile as the instruction's does, for every lane."""
+    found, own = tile.offsets(index), meaning.offsets(wanted)
+    assert own is not None
+    if found is not None and found.shape[1:] == own.shape[1:]:
+        lanes = np.arange(len(found)) % WARP
+        if (found == own[lanes]).all():
+            return None
+    return (
+        f"block {tile.block.name!r} goes by {index!r} = {tile.value(index)!r}, and the "
+        f"lanes of the instruction by {meaning.value(wanted)!r}; split, reorder and "
+        "fuse its loops to that"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an operand of the instruction begins in its buffer, by the block's axes."""
+
+    buffer: Buffer
+    origin: tuple[Expr, ...]
+
+    def at(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:
+        """The indices in the buffer of an element of the operand."""
+        return tuple(map(_plus, self.origin, indices))
+
+
+def _plus(base: Expr, index: Expr) -> Expr:
+    if isinstance(index, Ramp):
+        return dataclasses.replace(index, base=base + index.base)
+    return base + index
+
+
+def together(
+    entry: TensorIntrinsic,
+    tile: Lanes,
+    places: Mapping[Buffer, Place],
+    taken: set[str],
+) -> Stmt:
+    """The block with the instruction, run once by every lane of the warp."""
+    lane = Var(fresh("lane", taken), i64)
+    axes = tuple(
+        dataclasses.replace(axis, value=tile.origin(axis.var))
+        for axis in tile.block.axes
+    )
+    own = Axis(lane, "spatial", Const(WARP, i64), tile.threads.var % WARP)
+    loop = entry.implementation.body
+    assert isinstance(loop, For)
+    named: dict[Node, Expr] = {loop.var: lane}
+    for node in walk(loop.body):
+        if isinstance(node, Let):
+            named[node.var] = Var(fresh(node.var.name, taken), node.var.dtype)
+
+    def put(node: Any) -> Any:
+        if isinstance(node, Var):
+            return named.get(node, node)
+        if isinstance(node, Buffer):
+            return node
+        node = rebuild(node, put)
+        if isinstance(node, (Load, Store)) and node.buffer in places:
+            place = places[node.buffer]
+            at = place.at(node.indices)
+            return dataclasses.replace(node, buffer=place.buffer, indices=at)
+        return node
+
+    return dataclasses.replace(
+        tile.block, axes=(*axes, own), body=put(loop.body), init=seq()
+    )
+
+
+def lanes_of(block: Block, loops: Sequence[For], around: Sequence[For]) -> Lanes:
+    """The tile of a block, whose loops stand in a loop over threads.
+
+    Raises:
+        ScheduleError: they do not.
+    """
+    threads = [loop for loop in around if loop.thread == THREADS]
+    if not threads:
+        raise ScheduleError(
+            f"block {block.name!r} is in no loop over {THREADS}: bind the loops over "
+            "its lanes first"
+        )
+    return Lanes(threads[0], tuple(loops), block)
