@@ -78,6 +78,10 @@ class WeightError(TensorlangError, ValueError):
     """Weights that do not fit a network: names the missing, unused or wrongly sized."""
 
 
+class LossError(TensorlangError, ArithmeticError):
+    """Training whose loss is no number any more: names the epoch and the step."""
+
+
 class OperatorError(TensorlangError, LookupError):
     """An operator name that nothing defines, or that two things define."""
 

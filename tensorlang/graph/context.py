@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tensorlang.errors import ShapeError
+from tensorlang.errors import ArgumentError, ShapeError
 from tensorlang.graph.binding import Bound, bind
 from tensorlang.graph.loops import Storage
 from tensorlang.graph.network import Network
@@ -51,8 +51,14 @@ class Context:
             batch: The size called `batch`.
             sizes: Others that have names.
             target: Where to compute.
+
+        Raises:
+            ArgumentError: a size is no whole number.
         """
         self.sizes = dict(sizes or {}) | ({} if batch is None else {"batch": batch})
+        wrong = {k: v for k, v in self.sizes.items() if not _counts(v)}
+        if wrong:
+            raise ArgumentError(f"sizes are whole numbers from 0 on, not {wrong}")
         self.target = target
         self.network = network
         self.bound = self._bound()
@@ -100,6 +106,10 @@ class Context:
             raise ShapeError(f"{network!r} cannot take the place of {self.network!r}")
         self.network = network
         self.bound = self._bound()
+
+
+def _counts(value: Any) -> bool:
+    return isinstance(value, (int, np.integer)) and int(value) >= 0
 
 
 def memory(

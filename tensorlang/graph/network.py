@@ -111,21 +111,18 @@ class Network:
         self.states: dict[str, np.ndarray[Any, Any]] = {}
         self._contexts: dict[Any, Any] = {}
         made, drawn = random.split(random.key(0) if key is None else key)
-        self._begin(made, drawn)
+        self._begin(made, drawn, known=weights is not None)
         if weights is not None:
             self.set_weights(weights)
 
-    def _begin(self, key: random.Key, drawn: random.Key) -> None:
+    def _begin(self, key: random.Key, drawn: random.Key, *, known: bool) -> None:
         """The first weights and states."""
         keys = random.split(key, max(len(self.leaves), 1))
         for (path, leaf), own in zip(self.leaves.items(), keys, strict=False):
-            begun = np.array(leaf.initial(own, leaf.shape, leaf.spec.numpy), order="C")
-            self.weights[path] = begun
+            self.weights[path] = _empty(leaf) if known else _begun(leaf, own)
         places = random.split(drawn, max(len(self.places), 1))
         for (path, place), own in zip(self.places.items(), places, strict=False):
-            data = own if place.initial is None else place.initial
-            held = data.words if isinstance(data, random.Key) else data
-            self.states[path] = np.array(held, order="C")
+            self.states[path] = _state(place, own)
 
     # ------------------------------------------------------------- what it is
 
@@ -216,6 +213,41 @@ def fill(
         raise WeightError("; ".join(wrong))
     for path, array in arrays.items():
         np.copyto(held[path], array)
+
+
+def _empty(leaf: Weight) -> np.ndarray[Any, Any]:
+    shape: Any = leaf.shape
+    return np.zeros(shape, leaf.spec.numpy)
+
+
+def _state(place: Ref, key: random.Key) -> np.ndarray[Any, Any]:
+    """What a state begins as: a key, zeros, or what is said."""
+    if place.initial is None and isinstance(place.spec, TensorSpec):
+        shape: Any = place.spec.shape
+        return np.zeros(shape, place.spec.numpy)
+    data = key if place.initial is None else place.initial
+    held = data.words if isinstance(data, random.Key) else data
+    return np.array(held, order="C")
+
+
+def _begun(leaf: Weight, key: random.Key) -> np.ndarray[Any, Any]:
+    """What a weight begins as.
+
+    Raises:
+        WeightError: it has no initialiser, or one that makes something else.
+    """
+    if leaf.initial is None:
+        raise WeightError(
+            f"weight {leaf.path!r} has nothing that says what it begins as; give the "
+            "network its weights"
+        )
+    made = np.array(leaf.initial(key, leaf.shape, leaf.spec.numpy), order="C")
+    if (made.shape, made.dtype) != (leaf.shape, leaf.spec.numpy):
+        raise WeightError(
+            f"weight {leaf.path!r} is {leaf.spec}, and its initialiser makes "
+            f"{made.dtype}{list(made.shape)}"
+        )
+    return made
 
 
 def _by_path(graphs: Sequence[Graph]) -> dict[str, Weight]:

@@ -74,7 +74,10 @@ def checked(name: str, value: Value, given: Any) -> np.ndarray[Any, Any]:
     wanted = value.spec.numpy
     if array.dtype != wanted:
         if type(given) is np.ndarray or array.dtype.kind not in "iuf":
-            raise DTypeError(f"{name}: {value.name} is {value.spec}, not {array.dtype}")
+            raise DTypeError(
+                f"{name}: {value.name} is {value.spec}, not {array.dtype}; cast it, as "
+                f"with array.astype({wanted.name!r})"
+            )
         array = array.astype(wanted)
     return array
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from tensorlang.graph.values import Node
 
-_OWN: Final = "tensorlang."
+_OWN: Final = ("tensorlang.", "contextlib.")
 
 
 @dataclass(slots=True, eq=False)
@@ -78,6 +78,6 @@ def path() -> str:
 def outside() -> str:
     """File and line of the nearest caller that is not tensorlang's own."""
     frame: Any = _getframe(1)
-    while frame.f_back and str(frame.f_globals.get("__name__", "")).startswith(_OWN):
+    while frame.f_back and f"{frame.f_globals.get('__name__', '')}.".startswith(_OWN):
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"

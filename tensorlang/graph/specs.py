@@ -56,7 +56,10 @@ class Dim:
                 for monomial, count in self.terms
             )
         except KeyError as missing:
-            raise ShapeError(f"the size {missing.args[0]} is not known") from None
+            name = missing.args[0]
+            raise ShapeError(
+                f"the size {name} is not known; say it, as with sizes={{{name!r}: 32}}"
+            ) from None
 
     def __add__(self, other: Dim | int) -> Extent:
         return _tidy([*self.terms, *_terms(other)])

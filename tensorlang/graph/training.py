@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tensorlang.errors import ArgumentError, GraphError, TargetError
 from tensorlang.graph.autodiff import gradients
 from tensorlang.graph.binding import bind
 from tensorlang.graph.context import Target, given_to, memory, place
@@ -16,6 +17,7 @@ from tensorlang.graph.network import Network, Pure, optimized, pure
 from tensorlang.graph.program import Graph
 from tensorlang.graph.scopes import named, within
 from tensorlang.graph.specs import TensorSpec
+from tensorlang.graph.values import Value
 
 
 class TrainingProgram:
@@ -27,6 +29,7 @@ class TrainingProgram:
         graph: From inputs, truths and states to the loss, the outputs, the states, and
             a gradient for each of `leaves`.
         leaves: The weights that training changes.
+        parts: The names of the network's layers, and `loss`.
     """
 
     def __init__(
@@ -41,6 +44,9 @@ class TrainingProgram:
             network: The network.
             loss: From its outputs and the truths to a tensor of one element.
             truths: Specs of what the loss compares with.
+
+        Raises:
+            GraphError: the loss depends on no weight.
         """
         self.network, self.truths = network, tuple(truths)
         count = len(network.specs)
@@ -49,10 +55,11 @@ class TrainingProgram:
             made = network.apply(*given[:count])
             outputs = made if isinstance(made, tuple) else (made,)
             with named("loss"):
-                return (loss(*outputs, *given[count:]), *outputs)
+                return (_number(loss(*outputs, *given[count:])), *outputs)
 
         made = pure(whole, (*network.specs, *truths), train=True)
         self.places = made.places
+        self.parts = {node.path.partition(".")[0] for node in made.graph.nodes}
         self.leaves = tuple(v for v in made.graph.weights if v.trainable)
         self.graph = optimized(_with_gradients(made, self.leaves))
 
@@ -66,14 +73,34 @@ class TrainingProgram:
         )
 
 
+def _number(loss: Any) -> Any:
+    if not isinstance(loss, Value):
+        raise ArgumentError(f"the loss gives {loss!r:.60}; it is to give one tensor")
+    return loss
+
+
 def _with_gradients(made: Pure, leaves: Sequence[Weight]) -> Graph:
     graph = made.graph
     with within(graph.scope):
         found = gradients(graph.outputs[0], leaves)
+    if leaves and all(value.node.id == "zeros" for value in found):
+        raise GraphError(
+            f"the loss depends on none of the weights ({leaves[0].path}, ...): compute "
+            "it from the network's outputs, by operators that have gradients"
+        )
     outputs = (*graph.outputs, *found)
     return Graph(
         graph.inputs, outputs, name="training", scope=graph.scope, single=False
     )
+
+
+def _check_target(target: Target, parts: set[str]) -> None:
+    unknown = set(target) - parts - {""} if isinstance(target, Mapping) else set()
+    if unknown:
+        raise TargetError(
+            f"a target is given for {', '.join(map(repr, sorted(unknown)))}, which is "
+            f"no layer; there is {', '.join(sorted(filter(None, parts)))}"
+        )
 
 
 class TrainingContext:
@@ -102,7 +129,11 @@ class TrainingContext:
             sizes: The batch, and whatever else has a name.
             target: Where to compute.
             outputs: Whether what the network gives is kept to the end of a run.
+
+        Raises:
+            TargetError: a layer that the target names is not there.
         """
+        _check_target(target, program.parts)
         self.program, self.sizes = program, dict(sizes)
         network, graph = program.network, program.graph
         known = memory(network, graph, program.places)

@@ -18,7 +18,7 @@ from tensorlang.layers.initializers import (
     Ones,
     Zeros,
 )
-from tensorlang.layers.layer import Activation, Layer, activated
+from tensorlang.layers.layer import Activation, Layer, activated, whole
 from tensorlang.ops import nn
 
 GENERATOR = "generator"
@@ -41,7 +41,7 @@ class Dense(Layer):
     ) -> None:
         """Say how many, and how they begin; no bias where it is None."""
         super().__init__()
-        self.units, self.activation = units, activation
+        self.units, self.activation = whole("units of Dense", units, 0), activation
         self.begin = weight, bias
 
     def apply(self, x: Any) -> Any:
@@ -192,7 +192,9 @@ class Embedding(Layer):
         dtype: str = "float32",
     ) -> None:
         super().__init__()
-        self.rows, self.width, self.begin, self.dtype = rows, width, weight, dtype
+        self.rows = whole("rows of Embedding", rows)
+        self.width = whole("width of Embedding", width)
+        self.begin, self.dtype = weight, dtype
 
     def apply(self, ids: Any) -> Any:
         """Whole numbers `[...]` to `[..., width]`."""

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
-from tensorlang.errors import ArgumentError
+from tensorlang.errors import ArgumentError, LossError
+from tensorlang.graph.specs import TensorSpec
 from tensorlang.ops import random
 
 if TYPE_CHECKING:
@@ -125,8 +126,14 @@ def fit(
 
     Raises:
         ArgumentError: there are no examples, or not as many of all, or no such metric.
+        LossError: the loss is no number; says at which step.
     """
-    data = [np.asarray(array) for array in arrays]
+    if batch < 1 or epochs < 0:
+        raise ArgumentError(
+            f"fit takes a batch of 1 or more and 0 epochs or more, not batch={batch}, "
+            f"epochs={epochs}"
+        )
+    data = _arrays(trainer, arrays)
     count = _count(data)
     measures = dict(map(_named, metrics))
     keys = random.split(random.key(seed), max(epochs, 1))
@@ -136,7 +143,10 @@ def fit(
             order = _order(keys[number - 1], count, shuffle=shuffle)
             shown = bar.add_task(f"epoch {number}/{epochs}", total=-(-count // batch))
             done = partial(bar.advance, shown)
-            loss, found = _epoch(trainer, data, order, batch, measures, done)
+            try:
+                loss, found = _epoch(trainer, data, order, batch, measures, done)
+            except LossError as problem:
+                raise LossError(f"fit: epoch {number} of {epochs}, {problem}") from None
             if validation is not None:
                 found |= evaluated(trainer, validation, batch, measures)
             epoch = Epoch(number, loss, found, trainer)
@@ -147,6 +157,16 @@ def fit(
             if epoch.stop:
                 break
     return history
+
+
+def _arrays(trainer: Trainer, given: Sequence[Any]) -> list[Array]:
+    """Inputs and truths; lists of numbers become arrays of the inputs' types."""
+    specs: list[TensorSpec | None] = [*trainer.network.specs]
+    specs += [None] * (len(given) - len(specs))
+    return [
+        np.asarray(each, spec.numpy if spec and not hasattr(each, "dtype") else None)
+        for each, spec in zip(given, specs, strict=False)
+    ]
 
 
 def _count(data: Sequence[Array]) -> int:
@@ -186,6 +206,11 @@ def _epoch(  # noqa: PLR0917 - as fit
     for at in _batches(order, batch):
         part = [array[at] for array in data]
         loss, outputs = _trained(trainer, part, look=bool(measures))
+        if not np.isfinite(loss):
+            raise LossError(
+                f"step {trainer.step}: the loss is {loss}; look for such numbers in "
+                "the data, lower the learning rate, or clip gradients: Adam(clip=1.0)"
+            )
         total += loss * len(at)
         for name, measure in measures.items():
             sums[name] += measure(outputs, part[-1]) * len(at)
@@ -215,7 +240,7 @@ def evaluated(
     measures: Mapping[str, Metric],
 ) -> dict[str, float]:
     """Loss and metrics of data that is not trained on, behind `validation_`."""
-    *inputs, truths = [np.asarray(array) for array in data]
+    *inputs, truths = _arrays(trainer, data)
     count = _count([*inputs, truths])
     sums = {"loss": 0.0, **dict.fromkeys(measures, 0.0)}
     for at in _batches(np.arange(count), batch):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from tensorlang.errors import ShapeError
+from tensorlang.errors import ArgumentError, ShapeError
 from tensorlang.graph.scopes import outside, path
 from tensorlang.layers.initializers import GlorotUniform, Initializer, Zeros
-from tensorlang.layers.layer import Activation, Layer, activated
+from tensorlang.layers.layer import Activation, Layer, activated, whole
 from tensorlang.ops import nn
 
 _CONVOLUTIONS: Final = {1: nn.conv1d, 2: nn.conv2d, 3: nn.conv3d}
@@ -35,8 +35,12 @@ class _Convolution(Layer):
     ) -> None:
         """Say how many filters of which size, and how they begin."""
         super().__init__()
-        self.filters, self.activation = filters, activation
-        self.size = (size,) * self.rank if isinstance(size, int) else tuple(size)
+        name = type(self).__name__
+        self.filters, self.activation = whole(f"filters of {name}", filters), activation
+        sizes = (size,) * self.rank if isinstance(size, int) else tuple(size)
+        self.size = tuple(whole(f"size of {name}", each) for each in sizes)
+        if len(self.size) != self.rank:
+            raise ArgumentError(f"{name} has a size of {self.rank} numbers, not {size}")
         self.given = {
             "stride": stride,
             "padding": padding,

@@ -3,8 +3,8 @@
     head = Sequential(Flatten(), Dense(128, activation="relu"), Dense(10))
     y = head(x)                              # x: a symbolic tensor of any shape
 
-A layer of one's own is a function of its input; layers that are its attributes, or made
-in lists of it, are found by their names:
+A layer of one's own is a function of its input; layers that are its attributes, or in
+lists and dictionaries of it, are found by their names:
 
     class Residual(Layer):
         def __init__(self, width):
@@ -17,11 +17,14 @@ in lists of it, are found by their names:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, TypeAlias
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, Self, TypeAlias
+
+import numpy as np
 
 from tensorlang import graph
-from tensorlang.errors import ArgumentError, ShapeError
+from tensorlang.errors import ArgumentError, ShapeError, TensorlangError
 from tensorlang.graph.leaves import Weight
 from tensorlang.graph.scopes import named, outside, path
 from tensorlang.graph.specs import Dim, TensorSpec
@@ -56,9 +59,14 @@ class Layer:
 
     name: str = ""
 
-    def __init__(self) -> None:
-        self._weights: dict[str, Weight] = {}
-        self._refs: dict[str, graph.Ref] = {}
+    _weights: dict[str, Weight]
+    _refs: dict[str, graph.Ref]
+
+    def __new__(cls, *_: Any, **__: Any) -> Self:
+        """A layer without weights; also where a class of one's own has its own init."""
+        made = super().__new__(cls)
+        made._weights, made._refs = {}, {}
+        return made
 
     def apply(self, *inputs: Any) -> Any:
         """What it makes of symbolic inputs.
@@ -74,7 +82,7 @@ class Layer:
         Raises:
             ShapeError: the input does not fit it; names the layer and both shapes.
         """
-        with named(self.name), noted(self) as row:
+        with named(self.name), noted(self) as row, located():
             made = self.apply(*inputs)
             if row is not None:
                 row.weights = list(self._weights.values())
@@ -145,6 +153,29 @@ class Layer:
         return f"{type(self).__name__}()"
 
 
+@contextmanager
+def located() -> Iterator[None]:
+    """Errors of what is written inside say in which layer."""
+    try:
+        yield
+    except TensorlangError as problem:
+        where = path()
+        if not where or "layer '" in str(problem):
+            raise
+        raise type(problem)(f"layer {where!r} ({outside()}): {problem}") from problem
+
+
+def whole(what: str, value: Any, least: int = 1) -> int:
+    """A hyper-parameter that is a whole number.
+
+    Raises:
+        ArgumentError: it is none, or too small.
+    """
+    if isinstance(value, (int, np.integer)) and value >= least:
+        return int(value)
+    raise ArgumentError(f"{what} is a whole number from {least} on, not {value!r}")
+
+
 def _layers(name: str, value: Any) -> Iterator[tuple[str, Layer]]:
     """The layers in an attribute, and what they are called."""
     if isinstance(value, Layer):
@@ -153,6 +184,10 @@ def _layers(name: str, value: Any) -> Iterator[tuple[str, Layer]]:
         for n, each in enumerate(value):
             if isinstance(each, Layer):
                 yield f"{name}.{n}", each
+    elif isinstance(value, Mapping):
+        for key, each in value.items():
+            if isinstance(each, Layer):
+                yield f"{name}.{key}", each
 
 
 class Sequential(Layer):
@@ -170,6 +205,11 @@ class Sequential(Layer):
         """
         super().__init__()
         for n, layer in enumerate(layers):
+            if isinstance(layer, type):
+                called = layer.__name__
+                raise ArgumentError(
+                    f"Sequential: {called} at {n} is a class; write {called}(...)"
+                )
             if not callable(layer):
                 raise ArgumentError(f"Sequential: {layer!r} at {n} is no layer")
             if isinstance(layer, Layer) and not layer.name:
@@ -179,8 +219,13 @@ class Sequential(Layer):
     def apply(self, *inputs: Any) -> Any:
         """Each of what the one before gives."""
         value: Any = inputs
-        for layer in self.layers:
-            value = layer(*value) if isinstance(value, tuple) else layer(value)
+        for n, layer in enumerate(self.layers):
+            given = value if isinstance(value, tuple) else (value,)
+            if isinstance(layer, Layer):
+                value = layer(*given)
+            else:  # which has no name of its own
+                with named(str(n)), located():
+                    value = layer(*given)
         return value
 
     def __repr__(self) -> str:

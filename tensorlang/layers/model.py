@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tensorlang import graph
-from tensorlang.errors import GraphError
+from tensorlang.errors import ArgumentError, GraphError
 from tensorlang.graph.network import Network
 from tensorlang.graph.specs import TensorSpec
 from tensorlang.layers.optimizers import Optimizer
@@ -66,9 +66,15 @@ class Model:
             The model.
 
         Raises:
+            ArgumentError: there is no spec.
             ShapeError: a layer does not fit; names it and both shapes.
             WeightError: the weights that are given are not those of the model.
         """
+        if not specs:
+            raise ArgumentError(
+                "compile takes the spec of each input, such as "
+                'model.compile(TensorSpec(("batch", 784)))'
+            )
         given = [_spec_of(spec) for spec in specs]
         self._network = Network(self._apply, *given, key=key, weights=weights)
         self._trainer = None

@@ -7,6 +7,7 @@ history = trainer.fit(images, labels, epochs=5, batch=64, validation=(x, t))
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
@@ -14,10 +15,10 @@ import numpy as np
 
 from tensorlang.errors import ArgumentError
 from tensorlang.graph.network import Network, fill
-from tensorlang.graph.running import sizes_of
+from tensorlang.graph.program import input
+from tensorlang.graph.running import KEPT, sizes_of
 from tensorlang.graph.specs import TensorSpec
 from tensorlang.graph.training import TrainingContext, TrainingProgram
-from tensorlang.graph.values import value_of
 from tensorlang.layers.optimizers import Adam, Optimizer
 from tensorlang.ops import math, nn
 
@@ -88,6 +89,7 @@ class Trainer:
         self._programs: dict[Any, TrainingProgram] = {}
         # by shapes and types, and whether outputs are kept
         self._contexts: dict[tuple[Any, bool], TrainingContext] = {}
+        self._alone = threading.Lock()  # a step changes weights in place
         leaves = network.leaves.items()
         self._paths = [path for path, leaf in leaves if leaf.trainable]
         held = [network.weights[path] for path in self._paths]
@@ -106,8 +108,9 @@ class Trainer:
         Raises:
             ArgumentError, ShapeError, DTypeError: an array does not fit.
         """
-        context = self.context(*arrays)
-        loss = self._step(context, arrays)
+        with self._alone:
+            context = self.context(*arrays)
+            loss = self._step(context, arrays)
         outputs = context.outputs
         return loss, outputs[0] if len(outputs) == 1 else outputs
 
@@ -120,7 +123,8 @@ class Trainer:
         Raises:
             ArgumentError, ShapeError, DTypeError: an array does not fit.
         """
-        return self._step(self.context(*arrays, outputs=False), arrays)
+        with self._alone:
+            return self._step(self.context(*arrays, outputs=False), arrays)
 
     def _step(self, context: TrainingContext, arrays: Sequence[Any]) -> float:
         """Loss and gradients, and the weights changed."""
@@ -154,6 +158,8 @@ class Trainer:
         if found is None and not outputs:
             found = self._contexts.get((key, False))
         if found is None:
+            if len(self._contexts) >= KEPT:
+                self._contexts.clear()
             found = self._context([np.asarray(a) for a in arrays], outputs=outputs)
             self._contexts[key, outputs] = found
         return found
@@ -164,8 +170,12 @@ class Trainer:
             raise ArgumentError(
                 f"training takes {len(given)} inputs, then truths; got {len(arrays)}"
             )
-        inputs = [value_of(spec) for spec in given]
+        inputs = [input(spec, f"x{n}") for n, spec in enumerate(given)]
         sizes = sizes_of("training", inputs, arrays[: len(given)])
+        if 0 in sizes.values():
+            raise ArgumentError(
+                "training takes one example or more, not an empty batch"
+            )
         truths = tuple(_spec_of(array, sizes) for array in arrays[len(given) :])
         if truths not in self._programs:
             made = TrainingProgram(self.network, self.loss, truths)

@@ -34,6 +34,8 @@ def written_whole(path: str | os.PathLike[str], data: bytes) -> None:
         OSError: the folder cannot be written to.
     """
     place = Path(path)
+    if not place.parent.is_dir():
+        raise FileNotFoundError(f"{place}: there is no folder {place.parent}")
     handle, name = tempfile.mkstemp(prefix=f".{place.name}.", dir=place.parent)
     try:
         with os.fdopen(handle, "wb") as file:

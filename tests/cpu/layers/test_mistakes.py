@@ -1,0 +1,190 @@
+"""What a new user does wrong: a typed error that says where, and what to do."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from tensorlang.errors import (
+    ArgumentError,
+    DTypeError,
+    GraphError,
+    KernelError,
+    LossError,
+    ShapeError,
+    TargetError,
+    WeightError,
+)
+from tensorlang.graph import Context, TensorSpec
+from tensorlang.layers import Dense, Dropout, Layer, Model, Sequential
+from tensorlang.ops import math, random
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(20, 8)).astype(np.float32)
+T = RNG.integers(0, 3, 20)
+
+
+def model(*layers, **options):
+    made = Sequential(*(layers or (Dense(3),)))
+    return Model(made).compile(("batch", 8), key=random.key(0), **options)
+
+
+class Dict(Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.heads = {"left": Dense(2), "right": Dense(3)}
+
+    def apply(self, x):
+        return self.heads["right"](self.heads["left"](x))
+
+
+WRONG = {
+    "a class for a layer": (
+        lambda: Sequential(Dense),
+        ArgumentError,
+        r"Dense at 0 is a class; write Dense\(\.\.\.\)",
+    ),
+    "no whole number of units": (
+        lambda: Dense(2.5),
+        ArgumentError,
+        "units of Dense is a whole number from 0 on, not 2.5",
+    ),
+    "an activation that there is not": (
+        lambda: model(Dense(4), Dense(3, "rleu")),
+        ArgumentError,
+        r"layer '1' \(.*test_mistakes.py:\d+\): there is no activation 'rleu'",
+    ),
+    "a function among layers": (
+        lambda: model(Dense(4), lambda x: math.matmul(x, np.ones((5, 5), "f4"))),
+        ShapeError,
+        "layer '1'",
+    ),
+    "an initialiser of another shape": (
+        lambda: model(Dense(3, weight=lambda _, __, dtype: np.zeros(2, dtype))),
+        WeightError,
+        r"weight '0.weight' is f32\[3, 8\], and its initialiser makes float32\[2\]",
+    ),
+    "no spec": (
+        lambda: Model(Dense(3)).compile(),
+        ArgumentError,
+        "compile takes the spec of each input",
+    ),
+    "another type": (
+        lambda: model()(X.astype(np.float64)),
+        DTypeError,
+        r"x0 is f32\[batch, 8\], not float64; cast it",
+    ),
+    "another fixed batch": (
+        lambda: (
+            Model(Dense(3)).compile(TensorSpec((20, 8))).train_one_batch(X[:3], T[:3])
+        ),
+        ShapeError,
+        r"training: x0 is f32\[20, 8\], not of shape \(3, 8\)",
+    ),
+    "an empty batch": (
+        lambda: model().train_one_batch(X[:0], T[:0]),
+        ArgumentError,
+        "training takes one example or more",
+    ),
+    "a label too high": (
+        lambda: model().train_one_batch(X, T + 3),
+        KernelError,
+        "a label is .*; 3 classes are counted from 0",
+    ),
+    "a loss that gives nothing": (
+        lambda: model(loss=lambda _, __: None).train_one_batch(X, T),
+        ArgumentError,
+        "layer 'loss'.*|the loss gives None; it is to give one tensor",
+    ),
+    "a loss of no weight": (
+        lambda: model(loss=lambda _, t: math.sum(t)).train_one_batch(X, X),
+        GraphError,
+        r"the loss depends on none of the weights \(0.bias, ...\)",
+    ),
+    "a target of no layer": (
+        lambda: model(target={"lss": "opencl"}).train_one_batch(X, T),
+        TargetError,
+        "a target is given for 'lss', which is no layer; there is 0, loss",
+    ),
+    "a batch of 0": (
+        lambda: model().fit(X, T, batch=0),
+        ArgumentError,
+        "fit takes a batch of 1 or more",
+    ),
+    "data that are no numbers": (
+        lambda: model().fit(X * np.nan, T, batch=10, epochs=2, progress=False),
+        LossError,
+        r"fit: epoch 1 of 2, step 1: the loss is nan; look for such numbers",
+    ),
+    "a context without its batch": (
+        lambda: Context(model().network),
+        ShapeError,
+        "the size batch is not known; say it, as with sizes={'batch': 32}",
+    ),
+    "a batch that is no number": (
+        lambda: Context(model().network, "a"),
+        ArgumentError,
+        "sizes are whole numbers from 0 on, not {'batch': 'a'}",
+    ),
+    "no such folder": (
+        lambda: model().save("/nowhere/at/all.onnx"),
+        FileNotFoundError,
+        "there is no folder /nowhere/at",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_one_sentence_that_says_where(what) -> None:
+    act, error, said = WRONG[what]
+    with pytest.raises(error, match=said) as caught:
+        act()
+    assert "\n" not in str(caught.value)
+
+
+def test_inputs_as_they_come() -> None:
+    made = model(Dense(16, "relu"), Dense(3))
+    wanted = made(X)
+    np.testing.assert_allclose(made(X[:1]), wanted[:1], rtol=1e-5)
+    assert made(X[:0]).shape == (0, 3)
+    np.testing.assert_array_equal(made(X.tolist()), wanted)
+    np.testing.assert_array_equal(made(np.asfortranarray(X)), wanted)
+    np.testing.assert_array_equal(made(X[::2]), wanted[::2])
+    frozen = X.copy()
+    frozen.flags.writeable = False
+    np.testing.assert_array_equal(made(frozen), wanted)
+
+
+def test_fit_takes_lists_and_a_batch_that_does_not_divide() -> None:
+    made = [model() for _ in range(2)]
+    given = {"epochs": 2, "batch": 7, "progress": False}
+    first = made[0].fit(X, T, **given)
+    again = made[1].fit(X.tolist(), T.tolist(), **given)
+    assert [epoch.loss for epoch in first] == [epoch.loss for epoch in again]
+
+
+def test_layers_in_a_dictionary_have_names() -> None:
+    names = Model(Dict()).compile(("batch", 8)).get_params()
+    assert list(names) == [
+        f"heads.{side}.{what}"
+        for side in ("left", "right")
+        for what in ("weight", "bias")
+    ]
+
+
+def test_steps_of_several_threads_are_made_one_after_the_other() -> None:
+    alone, shared = (model(Dense(16, "relu"), Dropout(0.2), Dense(3)) for _ in "ab")
+    for _ in range(60):
+        alone.train_one_batch(X, T)
+    threads = [
+        threading.Thread(
+            target=lambda: [shared.train_one_batch(X, T) for _ in range(20)]
+        )
+        for _ in range(3)
+    ]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    first, second = alone.get_states(), shared.get_states()
+    assert all(np.array_equal(first[name], second[name]) for name in first)
