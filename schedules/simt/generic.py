@@ -1,15 +1,14 @@
 """A sound schedule for threads by shape alone, whatever the operator.
 
-Elementwise stages are one grid; matrix products go in tiles; of any other reduction or
-contraction each thread folds one result, in a register; one long reduction goes in
-parts. What is not recognised is bound
-by its outermost loops, where these are independent, and else run by a single thread.
+Elementwise stages are one grid; matrix products go in tiles; reductions go by where in
+memory their numbers lie; of any other contraction each thread folds one result, in a
+register. What is not recognised is bound by its outermost loops, where these are
+independent, and else run by a single thread.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import prod
 from typing import Final, TypeAlias
 
 from tensorlang.errors import ScheduleError
@@ -18,6 +17,7 @@ from tensorlang.ir.visit import loops
 from tensorlang.schedules.cutting import tried
 from tensorlang.schedules.generic import inline_producers, stage_named, stage_names
 from tensorlang.schedules.simt.grid import grid_knobs, is_empty, one_each, share_out
+from tensorlang.schedules.simt.reductions import across_memory, along_memory, whole
 from tensorlang.schedules.simt.tiles import tiles
 from tensorlang.schedules.stages import (
     CONTRACTION,
@@ -33,7 +33,6 @@ from tensorlang.scheduling import Knobs, Schedule, schedule
 
 _Way: TypeAlias = Callable[[Schedule, Knobs, Stage], None]
 _ROW_THREADS: Final = (32, 64, 128, 256)
-_PART: Final = 1 << 12  # elements that one part of a long reduction folds
 
 
 @schedule("generic", model="simt")
@@ -73,24 +72,9 @@ def results(s: Schedule, knobs: Knobs, stage: Stage) -> None:
         tried(s, s.cache_write, stage.name, stage.output.name, "register", thread)
 
 
-def parts(s: Schedule, knobs: Knobs, stage: Stage) -> None:
-    """One result: parts of a fixed length, one to a thread, then these by one thread.
-
-    How it is cut does not depend on the device, and so the result does not.
-    """
-    if stage.driven("spatial"):
-        raise ScheduleError("there are results enough to share out")
-    first, *inner = stage.loops
-    length = max(_PART // prod(extent_of(loop) or 1 for loop in inner), 1)
-    outer, _ = s.split(first.var.name, [None, length])
-    name, _ = s.rfactor(stage.name, outer)
-    threads = knobs.choice("row_threads", _ROW_THREADS, default=64)
-    one_each(s, s.loops(name)[:1], threads)
-
-
 _WAYS: Final[dict[str, tuple[_Way, ...]]] = {
     INJECTIVE: (elements,),
-    REDUCTION: (results, parts),
+    REDUCTION: (whole, along_memory, across_memory, results),
     CONTRACTION: (tiles, results),
 }
 

@@ -36,6 +36,7 @@ _HOMES: Final = {
     "reindex": ("reindex",),
     "reverse_compute_at": ("reverse_compute_at",),
     "rfactor": ("rfactor",),
+    "share": ("share",),
     "storage": ("store_at", "store_in"),
     "tensorize": ("tensorize",),
 }

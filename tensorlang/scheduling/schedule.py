@@ -113,6 +113,10 @@ class Schedule:
         """Add hints to a block's accesses of a buffer."""
         self.apply("hint", block, buffer, *hints)
 
+    def share(self, buffer: str, other: str) -> None:
+        """Read one temporary in place of another one that holds the same."""
+        self.apply("share", buffer, other)
+
     def store_at(self, buffer: str, loop: str) -> None:
         """Let a temporary live in one iteration."""
         self.apply("store_at", buffer, loop)

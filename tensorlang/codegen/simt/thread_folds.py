@@ -30,6 +30,7 @@ from tensorlang.codegen.simt.fold_steps import (
 )
 from tensorlang.codegen.simt.folds import Fold, fold_of, nest
 from tensorlang.ir.collectives import WARP
+from tensorlang.ir.dtypes import i64
 from tensorlang.ir.nodes import (
     Alloc,
     AtomicUpdate,
@@ -66,15 +67,23 @@ def fold_across_threads(
 
     def visit(node: Any) -> Any:
         if isinstance(node, For) and node.thread.startswith("block."):
-            folding.around = node
-            return _own_states(replace(node, body=visit(node.body)), folding)
+            outer, folding.around = folding.around, node
+            made = _own_states(replace(node, body=visit(node.body)), folding)
+            folding.around = outer
+            return made
         if isinstance(node, For) and (found := fold_of(node)):
-            return seq(*folding.lowered(found))
+            steps = seq(*folding.lowered(found))
+            return steps if folding.around else _one_block(steps, names)
         if isinstance(node, Seq):
             return seq(*map(visit, node.stmts))
         return rebuild(node, visit) if isinstance(node, Stmt) else node
 
     return replace(function, body=visit(function.body))
+
+
+def _one_block(steps: Stmt, names: Names) -> For:
+    """The steps of a fold that no loop over blocks is around: one launch."""
+    return For(names.var("block", i64), as_expr(1), "bound", steps, "block.x")
 
 
 class _Folding:
@@ -117,7 +126,8 @@ class _Folding:
         """Whether lanes exchange their parts; all warps of the block must be whole."""
         if not (self.shuffle and in_warps(fold)):
             return False
-        counts = [x.extent for x in loops(self.around) if x.thread == "thread.x"]  # type: ignore[arg-type]
+        around = self.around or fold.chain[0]
+        counts = [x.extent for x in loops(around) if x.thread == "thread.x"]
         return all(isinstance(n, Const) and not int(n.value) % WARP for n in counts)
 
     def each_has(self, fold: Fold, state: Buffer) -> bool:
