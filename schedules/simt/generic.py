@@ -19,6 +19,7 @@ from tensorlang.schedules.generic import inline_producers, stage_named, stage_na
 from tensorlang.schedules.simt.grid import grid_knobs, is_empty, one_each, share_out
 from tensorlang.schedules.simt.reductions import across_memory, along_memory, whole
 from tensorlang.schedules.simt.tiles import tiles
+from tensorlang.schedules.simt.transpose import turned
 from tensorlang.schedules.stages import (
     CONTRACTION,
     INJECTIVE,
@@ -73,7 +74,7 @@ def results(s: Schedule, knobs: Knobs, stage: Stage) -> None:
 
 
 _WAYS: Final[dict[str, tuple[_Way, ...]]] = {
-    INJECTIVE: (elements,),
+    INJECTIVE: (turned, elements),
     REDUCTION: (whole, along_memory, across_memory, results),
     CONTRACTION: (tiles, results),
 }

@@ -1,0 +1,100 @@
+"""Copies whose rows lie along another dimension: squares, through shared memory.
+
+    y[i, j] = x[j, i]    ->    for i_0, j_0 in bound(.., "block.x"):
+                                   x_shared = alloc(f32[32, 32])     # rows of 33
+                                   x_shared[j, i] = x[j, i]
+                                   y[i, j] = x_shared[j, i]
+
+Threads that are neighbours read neighbours of `x`, and write neighbours of `y`. A row
+of the copy is one word longer than its numbers: a column is in different banks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from tensorlang.errors import ScheduleError
+from tensorlang.ir.nodes import Const, For, Load
+from tensorlang.ir.visit import allocations
+from tensorlang.schedules.cutting import fused
+from tensorlang.schedules.stages import Stage, extent_of
+from tensorlang.scheduling import Knobs, Schedule
+
+_SIDE: Final = 32  # of a square: a warp
+_ROWS: Final = (4, 8, 16, 32)  # of it that threads do at once
+_SHORT: Final = 8  # rows as short as these are read as they lie
+
+
+@dataclass(frozen=True, slots=True)
+class _Turned:
+    """A load along `far`, while the result lies along `near`."""
+
+    load: Load
+    near: For
+    far: For
+
+
+def turned(s: Schedule, knobs: Knobs, stage: Stage) -> None:
+    """Squares of what is read along another dimension than the result lies along."""
+    found = _turned(stage)
+    rows = knobs.choice("square_rows", _ROWS, default=8)
+    near, far = found.near.var.name, found.far.var.name
+    others = [x.var.name for x in stage.loops if x not in (found.near, found.far)]
+    far_0, far_1 = s.split(far, [None, _SIDE])
+    near_0, near_1 = s.split(near, [None, _SIDE])
+    s.reorder(*others, far_0, near_0, far_1, near_1)
+    copy, square = s.cache_read(stage.name, found.load.buffer.name, "shared", at=near_0)
+    _pad(s, square, found.load)
+    _threads(s, list(s.loops(copy)[-2:]), rows)
+    _threads(s, [far_1, near_1], rows)
+    s.bind(fused(s, [*others, far_0, near_0]), "block.x")
+
+
+def _turned(stage: Stage) -> _Turned:
+    """The one load that runs across the result."""
+    update = stage.update
+    loops = {stage.axis(loop): loop for loop in stage.loops}
+    near = loops.get(update.indices[-1]) if update.indices else None  # type: ignore[call-overload]
+    across = [
+        (load, far)
+        for load in stage.loads
+        if load.indices and near is not None
+        for far in [loops.get(load.indices[-1])]  # type: ignore[call-overload]
+        if far is not None and far is not near
+        if stage.axis(near) in load.indices
+    ]
+    if len(across) != 1 or near is None or stage.driven("reduction"):
+        raise ScheduleError(f"{stage.name} reads nothing across its result")
+    load, far = across[0]
+    sizes = [extent_of(loop) for loop in (near, far)]
+    if any(size is not None and size <= _SHORT for size in sizes):
+        raise ScheduleError(f"{stage.name} has rows of a few numbers")
+    return _Turned(load, near, far)
+
+
+def _pad(s: Schedule, square: str, load: Load) -> None:
+    """Rows of a square that start in different banks."""
+    dims = [f"d{n}" for n in range(load.buffer.ndim)]
+    row = next(
+        name
+        for name, size in zip(dims, _shape(s, square), strict=True)
+        if size == _SIDE
+    )
+    places = f"{row} * {_SIDE + 1} + {dims[-1]}"
+    s.transform_layout(square, f"lambda {', '.join(dims)}: ({places},)")
+
+
+def _shape(s: Schedule, name: str) -> list[int]:
+    buffer = next(b for b in allocations(s.function) if b.name == name)
+    return [int(e.value) for e in buffer.shape if isinstance(e, Const)]
+
+
+def _threads(s: Schedule, square: list[str], rows: int) -> None:
+    """A square's rows to groups of threads, several one after the other."""
+    row, column = square
+    step, thread = s.split(row, [None, rows])
+    s.reorder(thread, column, step)
+    s.bind(thread, "thread.y")
+    s.bind(column, "thread.x")
+    s.unroll(step)

@@ -1,0 +1,77 @@
+"""Transposes through shared memory: right, coalesced, without bank conflicts."""
+
+import numpy as np
+import pytest
+
+from tensorlang.codegen.simt.lower import lower
+from tensorlang.errors import InterpreterError
+from tensorlang.ir.interpreter import run
+from tensorlang.ir.nodes import Barrier, Load, Seq, Store, Var, seq
+from tensorlang.ir.parser import parse
+from tensorlang.ir.visit import transform, walk
+from tensorlang.ops import find
+from tensorlang.ops.building import schedule
+from tensorlang.schedules.simt.generic import generic
+from tensorlang.scheduling import Knobs, Schedule
+from tensorlang.scheduling.linear import linear
+from tensorlang.targets import get
+
+GPU = get("cuda:sm_80")
+TURNED = """
+def turned(x: f32[3, m, n], b: f32[3, n, m], y: Out[f32[3, n, m]], *, m: i64, n: i64):
+    for a in range(3):
+        for i in range(n):
+            for j in range(m):
+                with block("y", va=spatial(3, a), vi=spatial(n, i), vj=spatial(m, j)):
+                    y[va, vi, vj] = x[va, vj, vi] + b[va, vi, vj]
+"""
+
+
+def transposed():
+    op = find("nn.transpose")
+    return lower(schedule(op, op.default, GPU, "direct", Knobs()).function, GPU)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (33, 7), (64, 64), (40, 100)])
+def test_transposes_have_no_bank_conflicts(shape):
+    x = np.arange(np.prod(shape), dtype="f4").reshape(shape)
+    y = np.full(shape[::-1], np.nan, "f4")
+    report = run(transposed(), x.reshape(-1), y.reshape(-1), d0=shape[0], d1=shape[1])
+    np.testing.assert_array_equal(y, x.T)
+    assert report.bank_conflicts == {"x_shared": 0}
+
+
+def test_neighbouring_threads_touch_neighbours():
+    found = [
+        node.indices[0]
+        for node in walk(transposed())
+        if isinstance(node, Load | Store) and node.buffer.name in ("x", "y")
+    ]
+    assert len(found) == 8
+    for index in found:
+        assert dict(linear(index).terms)[Var("thread")] == 1
+
+
+def test_only_what_is_turned_goes_through_shared_memory():
+    s = Schedule(parse(TURNED), GPU)
+    generic(s, Knobs())
+    x, b = (np.random.default_rng(0).normal(size=t) for t in ((3, 41, 35), (3, 35, 41)))
+    x, b, y = x.astype("f4"), b.astype("f4"), np.zeros((3, 35, 41), "f4")
+    arrays = (x.reshape(-1), b.reshape(-1), y.reshape(-1))
+    report = run(lower(s.function, GPU), *arrays, m=41, n=35)
+    np.testing.assert_array_equal(y, x.transpose(0, 2, 1) + b)
+    assert report.bank_conflicts == {"x_shared": 0}
+
+
+def test_the_barrier_is_needed():
+    func = transposed()
+    assert sum(isinstance(node, Barrier) for node in walk(func)) == 1
+
+    def without(node):
+        if not isinstance(node, Seq):
+            return node
+        return seq(*(s for s in node.stmts if not isinstance(s, Barrier)))
+
+    x, y = np.zeros(64 * 64, "f4"), np.zeros(64 * 64, "f4")
+    with pytest.raises(InterpreterError, match=r"race|written"):
+        run(transform(func, without), x, y, d0=64, d1=64)
