@@ -103,8 +103,12 @@ class Target:
 
     @property
     def model(self) -> str:
-        """The execution model that schedules are written for: `cpu` or `simt`."""
-        return "cpu" if self.kind == "llvm" else "simt"
+        """The execution model that schedules are written for: `cpu` or `simt`.
+
+        A CPU has the same loops and vectors through OpenCL as through LLVM.
+        """
+        on_cpu = self.kind == "llvm" or self.arch.startswith("cpu")
+        return "cpu" if on_cpu else "simt"
 
     def lanes(self, bits: int) -> int:
         """How many elements of `bits` bits one vector register holds."""
@@ -180,6 +184,11 @@ def _opencl(index: int) -> Target:
             f"{len(found)} OpenCL devices, numbered from 0"
         )
     device = found[index]
+    limits = {**_GPU, "vector_bits": device.vector_bits}
+    if device.arch.startswith("cpu"):
+        limits = {name: getattr(host(), name) for name in _GPU} | {
+            "vector_bits": device.vector_bits
+        }
     return Target(
         kind="opencl",
         device=device.title,
@@ -191,7 +200,7 @@ def _opencl(index: int) -> Target:
         block_threads=device.block_threads,
         shared_bytes=device.shared_bytes,
         driver=device.driver,
-        **{**_GPU, "vector_bits": device.vector_bits},
+        **limits,  # type: ignore[arg-type]
     )
 
 

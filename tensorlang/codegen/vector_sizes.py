@@ -198,6 +198,7 @@ class _Cutter:
 
     @take.register
     def _splat(self, expr: Splat, start: int, size: int) -> Expr:
+        del start
         value = self.scalar(expr.value)
         return value if size == 1 else Splat(value, size)
 
@@ -245,9 +246,9 @@ class _Cutter:
             ((vector, lane),) = found
             return Extract(vector, lane) if vector.dtype.lanes > 1 else vector
         sources = list(dict.fromkeys(vector for vector, _ in found))
-        if len(sources) == 1 and [lane for _, lane in found] == list(range(size)):
-            if sources[0].dtype.lanes == size:
-                return sources[0]
+        in_order = [lane for _, lane in found] == list(range(size))
+        if len(sources) == 1 and in_order and sources[0].dtype.lanes == size:
+            return sources[0]
         firsts: dict[Expr, int] = {}
         total = 0
         for source in sources:

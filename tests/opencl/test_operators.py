@@ -2,7 +2,7 @@
 
 import pytest
 
-from tensorlang.ops.registry import operators
+from tensorlang.ops.registry import find, operators
 from tensorlang.tuner.gate import Gate
 
 # minutes of interpreting; their kernels are those of two dimensions with one more loop
@@ -16,8 +16,43 @@ LIBRARY = [
 ]
 
 
+# one of each kind of schedule for threads
+THREADS = [
+    "math.add",
+    "math.argmax",
+    "math.cumsum",
+    "math.logsumexp",
+    "math.matmul",
+    "math.mean",
+    "nn.avg_pool2d_grad",
+    "nn.batch_norm_train",
+    "nn.conv2d",
+    "nn.cross_entropy",
+    "nn.dense",
+    "nn.dense_grad",
+    "nn.dropout_train",
+    "nn.embedding_grad",
+    "nn.layer_norm_grad",
+    "nn.softmax",
+    "nn.transpose",
+    "optim.adam",
+    "optim.sum_of_squares",
+    "random.categorical",
+    "random.normal",
+]
+
+
 @pytest.mark.parametrize("op", LIBRARY, ids=lambda op: op.id)
 def test_as_the_interpreter(op, device):
+    check(op, device)
+
+
+@pytest.mark.parametrize("name", THREADS)
+def test_threads_as_the_interpreter(name, gpu_like):
+    check(find(name), gpu_like)
+
+
+def check(op, device):
     kernel = op.build(op.default, device)
     gate = Gate(op, op.default, op.algorithms["direct"].tolerance)
     small = [] if op.id in WHOLE else gate.small

@@ -28,6 +28,7 @@ from tensorlang.ir.nodes import (
     Load,
     Node,
     Select,
+    Splat,
     Unary,
     Var,
 )
@@ -100,6 +101,8 @@ class Facts:
         dtype, op = expr.dtype, expr.op
         if op in ("min", "max"):
             return "call"
+        if dtype.lanes > 1:
+            return self._vector_form(expr)
         if op in ("floordiv", "floormod"):
             return self._division(expr)
         if dtype.is_float or dtype.is_bool or op in _BITS:
@@ -107,6 +110,18 @@ class Facts:
         if dtype.bits < 32:
             return "narrowed"
         return "wrapped" if dtype.name == "i32" or op == "shl" else "infix"
+
+    def _vector_form(self, expr: Binary) -> str:
+        """That of lanes, which are not promoted, and have no division of floors."""
+        if expr.op in ("floordiv", "floormod"):
+            by = expr.b.value if isinstance(expr.b, Splat) else expr.b
+            divisor = int(by.value) if isinstance(by, Const) else 0
+            if divisor <= 0 or divisor & (divisor - 1):
+                return "call"
+            return "shift" if expr.op == "floordiv" else "mask"
+        if expr.dtype.kind != "int" or expr.op in _BITS or expr.dtype.bits == 64:
+            return "infix"
+        return "wrapped"
 
     def _division(self, expr: Binary) -> str:
         divisor = expr.b.value if isinstance(expr.b, Const) else 0

@@ -2,29 +2,32 @@
 
 The templates hold one macro for each node of the IR, named after it. `c_family.j2` has
 them all; `opencl.cl.j2` and `cuda.cu.j2` have those that the language writes otherwise,
-and these come first. Macros print what is below a node with `emit`, call each other
-through `c`, and ask for functions of the prelude with `need`.
+and these come first. Where a language has whole vectors, the macros for them have
+`Vector` before the node's name. Macros print what is below a node with `emit`, call
+each other through `c`, and ask for functions of the prelude with `need`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from tensorlang import templates
-from tensorlang.codegen.c_family import forms
+from tensorlang.codegen.c_family import forms, vectors
 from tensorlang.codegen.c_family.literals import literal
 from tensorlang.codegen.simt.host import Launch, is_private, launches
 from tensorlang.errors import CodegenError
 from tensorlang.ir.collectives import is_collective
 from tensorlang.ir.dtypes import DType
-from tensorlang.ir.nodes import Binary, Expr, Function, Node, Param, Seq, Var
-from tensorlang.ir.visit import writes
+from tensorlang.ir.nodes import Binary, Buffer, Expr, Function, Node, Param, Seq, Var
+from tensorlang.ir.visit import free_vars, writes
 from tensorlang.targets import Target
 
-_TEMPLATES: Final = {"opencl": "opencl.cl.j2", "cuda": "cuda.cu.j2"}
-_BASE: Final = "c_family.j2"
+_TEMPLATES: Final = {
+    "opencl": ("c_family.j2", "opencl.cl.j2", "opencl_vectors.cl.j2"),
+    "cuda": ("c_family.j2", "cuda.cu.j2"),
+}
 
 
 def render(
@@ -67,6 +70,16 @@ def _signature(param: Param) -> str:
     return f"{param.role} {param.buffer.name}: {param.buffer.dtype}[{shape}]"
 
 
+def _factors(extent: Expr) -> Iterator[Var]:
+    """The sizes that a flattened dimension is a product of."""
+    match extent:
+        case Var():
+            yield extent
+        case Binary(op="mul", a=a, b=b):
+            yield from _factors(a)
+            yield from _factors(b)
+
+
 @dataclass(frozen=True)
 class _Macros:
     """The macros by name, those of the language before the common ones."""
@@ -90,6 +103,8 @@ class Printer:
         self.types: set[str] = set()
         self.needed: dict[str, tuple[str, tuple[str, ...]]] = {}
         self.facts = forms.Facts(Seq(()), ())
+        self.launch: Launch | None = None
+        self.tiles: dict[Buffer, int] = {}
         given = {
             "emit": self.emit,
             "need": self.need,
@@ -100,13 +115,20 @@ class Printer:
             "symbols": forms.SYMBOLS,
             "levels": forms.LEVELS,
             "is_private": is_private,
+            "is_contiguous": vectors.is_contiguous,
+            "is_number": vectors.is_number,
+            "picked": vectors.picked,
+            "same_in_all_lanes": vectors.same_in_all_lanes,
+            "space": self.space,
+            "tile": self.tile,
+            "tile_index": vectors.tile_index,
             "is_collective": is_collective,
             "dtype": DType,
         }
         found: dict[str, Callable[..., str]] = {}
         self.macros = _Macros(found)
         environment = templates.environment()
-        for name in (_BASE, _TEMPLATES[kind]):
+        for name in _TEMPLATES[kind]:
             module = environment.get_template(name).make_module(
                 {**given, "c": self.macros}
             )
@@ -115,18 +137,44 @@ class Printer:
     def kernel(self, launch: Launch) -> str:
         """The text of one launch's kernel."""
         sizes = {
-            extent
+            size
             for buffer in self.function.buffers
             for extent in buffer.shape
-            if isinstance(extent, Var)
+            for size in _factors(extent)
         }
         self.facts = forms.Facts(launch.nest, sizes)
-        written = writes(launch.nest)
-        return str(self.macros["Kernel"](launch, written))
+        self.launch = launch
+        self.tiles = vectors.tiles(launch) if self.has_vectors else {}
+        used = free_vars(launch.body)
+        indices = [
+            loop
+            for loop in (*launch.blocks, *launch.threads)
+            if launch.scratch or loop.var in used
+        ]
+        return str(self.macros["Kernel"](launch, writes(launch.nest), indices))
+
+    @property
+    def has_vectors(self) -> bool:
+        """Whether the language computes with whole vectors."""
+        return "VectorBinary" in self.macros.found
 
     def emit(self, node: Node) -> str:
-        """A node as its macro writes it."""
-        return self.macros[type(node).__name__](node)
+        """A node as its macro writes it; of a whole vector, the macro of vectors."""
+        name = type(node).__name__
+        if vectors.lanes_of(node) > 1 and f"Vector{name}" in self.macros.found:
+            return self.macros[f"Vector{name}"](node)
+        return self.macros[name](node)
+
+    def tile(self, buffer: Buffer) -> int:
+        """The lanes of a private array of vectors; 0 of one of numbers."""
+        return self.tiles.get(buffer, 0)
+
+    def space(self, buffer: Buffer) -> str:
+        """The memory that a buffer is in: `global`, `local` or `private`."""
+        assert self.launch is not None
+        if buffer in self.launch.shared:
+            return "local"
+        return "global" if buffer in self.launch.buffers else "private"
 
     def form(self, expr: Binary) -> str:
         """How an operation is written; see `forms`."""
@@ -152,6 +200,14 @@ class Printer:
         self.needed.setdefault(title, (macro, names))
         return title
 
+    def prelude_function(self, macro: str, names: tuple[str, ...]) -> str:
+        """One of them; of vectors by a macro of its own, else lane by lane."""
+        if not any("x" in name for name in names):
+            return str(self.macros[macro](*names))
+        if f"{macro}_of_vectors" in self.macros.found:
+            return str(self.macros[f"{macro}_of_vectors"](*names))
+        return str(self.macros["EachLane"](macro, *names))
+
     def prelude(self) -> list[str]:
         """The functions that were asked for, each after those that it asks for."""
         texts: dict[str, str] = {}
@@ -159,7 +215,7 @@ class Printer:
         def add(title: str) -> None:
             macro, names = self.needed[title]
             known = set(self.needed)
-            text = str(self.macros[macro](*names))
+            text = self.prelude_function(macro, names)
             for other in sorted(self.needed.keys() - known):
                 if other not in texts:
                     add(other)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from tensorlang.ir.collectives import is_collective
-from tensorlang.ir.dtypes import f32, f64
+from tensorlang.ir.dtypes import DType, f32, f64
 from tensorlang.ir.nodes import (
     Binary,
     Buffer,
@@ -24,7 +24,9 @@ from tensorlang.ir.nodes import (
     Const,
     Expr,
     Function,
+    LaneReduce,
     Node,
+    Splat,
     Unary,
 )
 from tensorlang.ir.visit import rebuild
@@ -54,9 +56,11 @@ def _widened(node: Node) -> Node:
             return node
         case Call(name=name, args=(first, *_)) if _is_narrow(first) and name != "fma":
             args = tuple(_up(arg) for arg in node.args)
-            return _back(Call(name, args, f32), node)
+            return _back(Call(name, args, f32.vector(first.dtype.lanes)), node)
         case Cast(dtype=dtype, a=a):
             return _cast(dtype, a)
+        case LaneReduce(op=op, vector=vector) if _is_narrow(vector):
+            return LaneReduce(op, _up(vector)).cast(node.dtype)
     return node
 
 
@@ -80,18 +84,23 @@ def _back(made: Call, node: Call) -> Expr:
 def _up(expr: Expr) -> Expr:
     if not _is_narrow(expr):
         return expr
-    return Const(expr.value, f32) if isinstance(expr, Const) else Cast(f32, expr)
+    match expr:
+        case Const(value=value):
+            return Const(value, f32)
+        case Splat(value=value, lanes=lanes):
+            return Splat(_up(value), lanes)
+    return Cast(f32.vector(expr.dtype.lanes), expr)
 
 
-def _cast(dtype: Any, a: Expr) -> Expr:
+def _cast(dtype: DType, a: Expr) -> Expr:
     """A cast in steps, of which each is exact but the last."""
-    if _is_narrow(a) and dtype not in (f32, a.dtype):
+    if _is_narrow(a) and dtype.scalar not in (f32, a.dtype.scalar):
         return _cast(dtype, _up(a))
     if isinstance(a, Const) and a.dtype.is_float and dtype.is_float:
         return Const(a.value, dtype)
     if dtype.name in _NARROW and not a.dtype.is_float:
         if a.dtype.bits <= 16:
-            return Cast(dtype, Cast(f32, a))
+            return Cast(dtype, Cast(f32.vector(dtype.lanes), a))
         if a.dtype.name in _BY_F64:
-            return Cast(dtype, Cast(f64, a))
+            return Cast(dtype, Cast(f64.vector(dtype.lanes), a))
     return Cast(dtype, a) if dtype != a.dtype else a

@@ -1,0 +1,121 @@
+"""What the macros of vectors ask of the tree: runs of lanes, places, tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Final
+
+from tensorlang.codegen.multiples import multiple
+from tensorlang.codegen.simt.host import Launch, is_private
+from tensorlang.codegen.vector_sizes import pieces
+from tensorlang.ir.nodes import (
+    Buffer,
+    Const,
+    Expr,
+    Insert,
+    Load,
+    Node,
+    Ramp,
+    Shuffle,
+    Splat,
+    Store,
+    as_expr,
+)
+from tensorlang.ir.simplify import simplify
+from tensorlang.ir.visit import allocations, walk
+
+_WHOLE: Final = 32  # bits: narrower numbers are promoted beside a vector
+_LOWEST: Final = -(1 << 31)  # of i32: C has no literal of that type for it
+
+
+def lanes_of(node: Node) -> int:
+    """The lanes of an expression's value, or of what a statement stores."""
+    value = node.value if isinstance(node, Store) else node
+    return value.dtype.lanes if isinstance(value, Expr) else 1
+
+
+def same_in_all_lanes(expr: Expr) -> bool:
+    """Whether a vector may be written as a number beside another vector."""
+    if not isinstance(expr, Splat) or expr.dtype.bits < _WHOLE:
+        return False
+    return not is_number(expr.value, _LOWEST)
+
+
+def is_number(expr: Expr, value: int) -> bool:
+    """Whether an expression is this constant."""
+    return isinstance(expr, Const) and expr.value == value
+
+
+def is_contiguous(index: Expr) -> bool:
+    """Whether lanes are neighbours in memory."""
+    return isinstance(index, Ramp) and is_number(index.stride, 1)
+
+
+def picked(expr: Shuffle | Insert) -> list[tuple[Expr, list[int]]]:
+    """The parts of a vector that is picked together: vectors, and lanes of these.
+
+    A part has 1, 2, 4, 8 or 16 lanes, as a language has vectors.
+    """
+    runs = groupby(_lanes(expr), key=lambda pick: pick[0])
+    found: list[tuple[Expr, list[int]]] = []
+    for vector, run in runs:
+        lanes = [lane for _, lane in run]
+        if vector.dtype.lanes == 1:
+            found += [(vector, [0])] * len(lanes)
+            continue
+        found += [
+            (vector, lanes[start : start + size]) for start, size in pieces(len(lanes))
+        ]
+    return found
+
+
+def _lanes(expr: Shuffle | Insert) -> Iterator[tuple[Expr, int]]:
+    """Each lane: a vector, and the number of the lane in it."""
+    if isinstance(expr, Insert):
+        for lane in range(expr.dtype.lanes):
+            own = lane != expr.lane
+            yield (expr.vector, lane) if own else (expr.value, 0)
+        return
+    sources = [(v, n) for v in expr.vectors for n in range(v.dtype.lanes)]
+    yield from (sources[lane] for lane in expr.lanes_taken)
+
+
+def tiles(launch: Launch) -> dict[Buffer, int]:
+    """The private arrays that are only used in whole vectors, and their lanes.
+
+    As arrays of vectors they become registers; a compiler does not look through
+    vectors that are read from arrays of numbers.
+    """
+    found: dict[Buffer, set[int]] = {}
+    for buffer in allocations(launch.body):
+        if is_private(buffer):
+            found[buffer] = set()
+    for node in walk(launch.body):
+        if isinstance(node, (Load, Store)) and node.buffer in found:
+            found[node.buffer].add(_whole_lanes(node))
+    return {
+        buffer: lanes.pop()
+        for buffer, lanes in found.items()
+        if len(lanes) == 1 and 0 not in lanes and _divides(buffer, *lanes)
+    }
+
+
+def _whole_lanes(access: Load | Store) -> int:
+    """The lanes of an access to a whole vector of a tile; 0 where it is none."""
+    lanes = lanes_of(access)
+    index = access.indices[0] if access.indices else as_expr(0)
+    if access.mask is not None or lanes == 1 or not is_contiguous(index):
+        return 0
+    assert isinstance(index, Ramp)
+    return 0 if multiple(index.base, {}) % lanes else lanes
+
+
+def _divides(buffer: Buffer, lanes: int) -> bool:
+    (extent,) = buffer.shape
+    return isinstance(extent, Const) and int(extent.value) % lanes == 0
+
+
+def tile_index(index: Ramp) -> Expr:
+    """The number of the vector in its tile."""
+    return simplify(index.base // index.lanes)
