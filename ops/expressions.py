@@ -42,6 +42,7 @@ def operator_of(
             )
         if any(type(a) is not np.ndarray for a in given):
             own(*given, *chosen.values())
+            target = _target_of(id, given) if target is None else target
         unknown = set(chosen) - set(attributes)
         if unknown:
             raise ArgumentError(
@@ -73,6 +74,12 @@ def operator_of(
     )
     made.kernels = ready
     return made
+
+
+def _target_of(id: str, given: tuple[Any, ...]) -> str | None:
+    from tensorlang.runtime.device_arrays import target_of  # noqa: PLC0415 - runtime
+
+    return target_of(id, (array for array in given if hasattr(array, "dtype")))
 
 
 def _parameters(
@@ -191,9 +198,9 @@ def _prepared(
     """The kernel, and shape and dtype of each result."""
     from tensorlang.ir.dtypes import as_dtype  # noqa: PLC0415 - only to build
     from tensorlang.ops.examples import shapes  # noqa: PLC0415 - only to build
-    from tensorlang.runtime.arrays import view  # noqa: PLC0415 - only to build
+    from tensorlang.runtime.device_arrays import seen  # noqa: PLC0415 - only to build
 
-    arrays = [view(array, f"{op.id}: argument {at}") for at, array in enumerate(given)]
+    arrays = [seen(array, f"{op.id}: argument {at}") for at, array in enumerate(given)]
     workload = Workload(
         op.id,
         tuple(array.shape for array in arrays),

@@ -88,17 +88,18 @@ def views(
     Raises:
         ArgumentError: one is no array, or is never written in its library.
     """
-    from tensorlang.runtime.arrays import immutable, view  # noqa: PLC0415 - runtime
+    from tensorlang.runtime.arrays import immutable  # noqa: PLC0415 - runtime
+    from tensorlang.runtime.device_arrays import seen  # noqa: PLC0415 - runtime
 
-    def seen(name: str, array: Any) -> np.ndarray[Any, Any]:
+    def checked_one(name: str, array: Any) -> Any:
         reason = "" if name in by.read else immutable(array)
         if reason:
             raise ArgumentError(f"{by.id}: {name} {reason}; pass a NumPy array")
-        return view(array, f"{by.id}: {name}")
+        return seen(array, f"{by.id}: {name}")
 
     own(*(of for of in given if of is not None))
     return [
-        of and tuple(seen(name, array) for array in of)
+        of and tuple(checked_one(name, array) for array in of)
         for name, of in zip(by.names, given, strict=True)
     ]
 
@@ -139,7 +140,7 @@ def _apart(
     """Refuse a set whose arrays share memory."""
     for later, b in enumerate(arrays):
         for a, name in zip(arrays[:later], names, strict=False):
-            if np.may_share_memory(a, b) and np.shares_memory(a, b, _OVERLAP_WORK):  # type: ignore[arg-type]
+            if _share(a, b):
                 raise ArgumentError(
                     f"{by.id}: {name} and {names[later]} share memory, and what is "
                     "updated in place needs memory of its own"
@@ -173,21 +174,34 @@ def sets_apart(
 
 def _ranges_apart(by: Arrays, written: Mapping[str, tuple[Any, ...]]) -> None:
     """The same by where arrays begin and end; those not in a row are refused later."""
+    from tensorlang.runtime.device_arrays import extent_of  # noqa: PLC0415 - runtime
+
     seen = views(by, [written.get(name) for name in by.names])
     ranges = sorted(
-        (begin, begin + array.nbytes, f"{name}[{n}]")
+        (str(memory), begin, end, f"{name}[{n}]")
         for name, of in zip(by.names, seen, strict=True)
         for n, array in enumerate(of or ())
         if array.size and array.flags.carray
-        for begin in [array.__array_interface__["data"][0]]
+        for memory, begin, end in [extent_of(array)]
     )
-    for (_, end, one), (begin, _, other) in pairwise(ranges):
-        if begin < end:
+    for (same, _, end, one), (memory, begin, _, other) in pairwise(ranges):
+        if memory == same and begin < end:
             first, second = sorted((one, other), key=_place)
             raise ArgumentError(
                 f"{by.id}: {first} and {second} share memory, and would be updated "
                 "twice; pass each array once"
             )
+
+
+def _share(a: Any, b: Any) -> bool:
+    """Whether two arrays have an element in common; where unsure, they do."""
+    if type(a) is np.ndarray and type(b) is np.ndarray:
+        return np.may_share_memory(a, b) and np.shares_memory(a, b, _OVERLAP_WORK)  # type: ignore[arg-type]
+    from tensorlang.runtime.device_arrays import extent_of  # noqa: PLC0415 - runtime
+
+    memory, first, first_end = extent_of(a)
+    other, second, second_end = extent_of(b)
+    return memory == other and first < second_end and second < first_end
 
 
 def _place(name: str) -> tuple[int, str]:

@@ -10,16 +10,23 @@ import numpy as np
 from tensorlang.errors import ArgumentError, DTypeError, ShapeError
 from tensorlang.ops.dispatch import Late
 from tensorlang.runtime import arrays, buffers
+from tensorlang.runtime.device_arrays import empty_like, on_device, seen
 
 
 def empty(
     name: str, shape: tuple[int, ...], dtype: np.dtype[Any], like: object = None
-) -> tuple[arrays.Array, Any]:
+) -> tuple[Any, Any]:
     """A fresh array, and the result: itself, or `Late` in the kind that `like` has.
+
+    It is on the device where `like` is.
 
     Raises:
         ShapeError: there is no memory for it.
     """
+    beside = None if like is None else on_device(like, name)
+    if beside is not None:
+        there = empty_like(beside, shape, dtype)
+        return there, Late(there, there.kind)
     size = math.prod(shape) * dtype.itemsize
     try:
         made = buffers.empty(shape, dtype)
@@ -38,7 +45,7 @@ def made(
     shape: tuple[int, ...],
     dtype: np.dtype[Any],
     like: object = None,
-) -> tuple[arrays.Array, Any]:
+) -> tuple[Any, Any]:
     """The memory for a result, and the result: `out` where there is one, else fresh.
 
     Raises:
@@ -49,10 +56,8 @@ def made(
     return given(name, out, shape, dtype), out
 
 
-def given(
-    name: str, out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]
-) -> arrays.Array:
-    """The memory of a caller's `out=` as a NumPy array.
+def given(name: str, out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+    """The memory of a caller's `out=`: a NumPy array, or one on a device.
 
     Raises:
         ShapeError, DTypeError, ArgumentError: it does not fit the result.
@@ -60,7 +65,7 @@ def given(
     reason = arrays.immutable(out)
     if reason:
         raise ArgumentError(f"{name}: out {reason}; pass a NumPy array")
-    array = arrays.view(out, f"{name}: out")
+    array = seen(out, f"{name}: out")
     if array.shape != shape:
         raise ShapeError(f"{name}: out has shape {array.shape}, the result {shape}")
     if array.dtype != dtype:

@@ -260,10 +260,14 @@ def call(  # noqa: PLR0917 - by position, for speed
     """
     for array in arrays:
         if type(array) is not np.ndarray:
-            like, arrays = array, _views(op, arrays)
+            like, arrays, there = _views(op, arrays)
             break
     else:
-        like = None
+        like = there = None
+    if target is None:
+        if there is None and out is not None and type(out) is not np.ndarray:
+            there = _place_of(op, out)
+        target = there
     key = (target, *attributes.values(), *map(_SHAPE_AND_TYPE, arrays))
     ready = op.kernels.get(key)
     if ready is None:
@@ -276,7 +280,7 @@ def call(  # noqa: PLR0917 - by position, for speed
             for array, shape in zip(arrays, ready.inputs, strict=True)
         ]
     if out is None:
-        if ready.small and ready.single:
+        if ready.small and ready.single and there is None:
             shape, inner, dtype = ready.single
             made = np.empty(shape, dtype)
             flat = made if shape == inner else made.reshape(inner)
@@ -300,11 +304,31 @@ def _kind(like: Any) -> str:
     return kind_of(like)
 
 
-def _views(op: Operator, arrays: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
-    from tensorlang.runtime.arrays import view  # noqa: PLC0415 - loads the runtime
+def _views(op: Operator, arrays: Sequence[Any]) -> tuple[Any, list[Any], str | None]:
+    """What results are like, the arrays where they lie, and the target there.
+
+    Raises:
+        ArgumentError: they are on several devices, or one is no array.
+    """
+    from tensorlang.runtime.device_arrays import seen, where  # noqa: PLC0415 - runtime
 
     own(*arrays)
-    return [view(array, f"{op.id}: argument {at}") for at, array in enumerate(arrays)]
+    found = [seen(array, f"{op.id}: argument {at}") for at, array in enumerate(arrays)]
+    there = where(found)
+    like: Any = next(a for a in arrays if type(a) is not np.ndarray)
+    if there is not None:
+        like = next(a for a in found if type(a) is not np.ndarray)
+    return like, found, there
+
+
+def _place_of(op: Operator, out: Any) -> str | None:
+    """The target where the caller's `out` is; None where it is in host memory."""
+    outs = out if isinstance(out, (tuple, list)) else (out,)
+    if all(type(each) is np.ndarray for each in outs):
+        return None
+    from tensorlang.runtime.device_arrays import target_of  # noqa: PLC0415 - runtime
+
+    return target_of(op.id, outs)
 
 
 def _prepared(

@@ -113,7 +113,9 @@ class _Explained:
         try:
             self.kernel(*args)
         except KernelError as error:
-            labels = next(np.asarray(a) for a in args if a.dtype.kind in "iu")
+            labels = next(a for a in args if a.dtype.kind in "iu")
+            if type(labels) is not np.ndarray:  # on a device
+                raise
             fine = (labels >= 0) & (labels < self.classes)
             wrong = labels[~(fine | (labels == self.ignored))]
             if not wrong.size:
@@ -137,9 +139,9 @@ def _explained(
 def _type_of(id: str, logits: Any) -> np.dtype[Any]:
     """The element type of an array of any library."""
     if type(logits) is not np.ndarray:
-        from tensorlang.runtime.arrays import view  # noqa: PLC0415 - loads the runtime
+        from tensorlang.runtime.device_arrays import seen  # noqa: PLC0415 - runtime
 
-        logits = view(logits, f"{id}: logits")
+        logits = seen(logits, f"{id}: logits")
     kind: np.dtype[Any] = logits.dtype
     return kind
 

@@ -232,7 +232,7 @@ def _general(  # noqa: PLR0917 - as _masked
 ) -> Launch:
     """Any arrays, any size, batches of keys: with every check."""
     from tensorlang.ops import results  # noqa: PLC0415 - loads the runtime
-    from tensorlang.runtime.arrays import view  # noqa: PLC0415 - loads the runtime
+    from tensorlang.runtime.device_arrays import seen, target_of  # noqa: PLC0415
 
     own(x, key)
     if not isinstance(key, (Key, StatefulKey)) or (
@@ -241,7 +241,8 @@ def _general(  # noqa: PLR0917 - as _masked
         raise ArgumentError(f"{op.id} takes a Key as key=, not {type(key).__name__}")
     if stream not in STREAMS:
         raise ArgumentError(f"{op.id}: stream {stream!r} is none of {STREAMS}")
-    values = view(x, f"{op.id}: x")
+    values = seen(x, f"{op.id}: x")
+    target = target_of(op.id, (x, out)) if target is None else target
     kind = _float_type(op.id, values.dtype)
     limits = scalars(rate, values.dtype)
     if key.shape != values.shape[: key.ndim]:

@@ -84,6 +84,10 @@ def draw(  # noqa: PLR0917 - by position, for speed
     request = Request.of(op.id, key, shape, offset, stream)
     kind = element_type(op.id, dtype, allowed)
     check_target(target)
+    if target is None and out is not None and type(out) is not np.ndarray:
+        from tensorlang.runtime.device_arrays import target_of  # noqa: PLC0415
+
+        target = target_of(op.id, (out,))
     batch, wide = key.ndim > 0, request.wide
     memo = (key.impl, dtype, stream, target, variant)
     plan = op.kernels.get((*memo, batch, wide)) or planned(
@@ -188,6 +192,11 @@ class Run:
         if not skipped and array.flags.c_contiguous:
             self._fill(keys, inputs, array.reshape(flat), first)
             return
+        if type(array) is not np.ndarray:
+            raise ArgumentError(
+                f"offset={self.offset} of a result on a device is no multiple of "
+                f"{self.plan.per_hash}, or it is not contiguous; give a NumPy array"
+            )
         # not at a hash's first element, or not in a row: by way of fresh memory
         spare = np.empty((*flat[:-1], flat[-1] + skipped), array.dtype)
         self._fill(keys, inputs, spare, first)

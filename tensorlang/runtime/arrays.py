@@ -50,11 +50,13 @@ def view(value: Any, name: str) -> Array:
         ) from error
 
 
-def as_kind(array: Array, kind: str) -> Any:
-    """A fresh NumPy array handed over to another library, without a copy.
+def as_kind(array: Any, kind: str) -> Any:
+    """A fresh array handed over to another library, without a copy.
 
-    (JAX copies where the memory is not as aligned as it likes.)
+    (JAX copies where host memory is not as aligned as it likes.)
     """
+    if type(array) is not np.ndarray:
+        return array.place.hand_over(array)  # on a device
     return _WRAPS.get(kind, _itself)(array)
 
 
@@ -71,6 +73,14 @@ def _type_name(value: object) -> str:
     kind = type(value)
     module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
     return f"{module}{kind.__qualname__}"
+
+
+def _from_device(value: Any, name: str) -> Array:
+    where = value.place.name
+    raise ArgumentError(
+        f"{name} is on {where}, which this target cannot reach; compute with "
+        f"target={where!r}, or pass a copy in host memory"
+    )
 
 
 def _itself(array: Array) -> Array:
@@ -149,6 +159,7 @@ _VIEWS: Final[dict[str, Callable[[Any, str], Array]]] = {
     "numpy": _from_numpy,
     "torch": _from_torch,
     "jax": _from_jax,
+    "tensorlang": _from_device,
 }
 _WRAPS: Final[dict[str, Callable[[Array], Any]]] = {
     "torch": _to_torch,

@@ -43,6 +43,10 @@ class Place(ABC):
         """
 
     @abstractmethod
+    def part(self, array: DeviceArray, first: int, count: int) -> DeviceArray:
+        """Some elements of an array of one dimension, where they lie."""
+
+    @abstractmethod
     def copy(self, array: DeviceArray) -> DeviceArray:
         """The elements in memory of their own."""
 
@@ -140,6 +144,16 @@ class DeviceArray:
         strides = row_major(wanted, self.dtype)
         return replace(self, shape=tuple(wanted), strides=strides)
 
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, part: slice) -> DeviceArray:
+        """A slice of an array of one dimension."""
+        first, end, _ = part.indices(len(self))
+        if (first, end) == (0, len(self)):
+            return self
+        return self.place.part(self, first, end - first)
+
     def copy(self) -> DeviceArray:
         """The elements in memory of their own on the same device."""
         return self.place.copy(self)
@@ -230,6 +244,20 @@ _READERS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
     "jax": (_is_jax_cuda, f"{_CUDA}:from_dlpack"),
     "pyopencl": (_is_opencl_array, "tensorlang.runtime.opencl_arrays:from_pyopencl"),
 }
+
+
+def target_of(name: str, values: Iterable[Any]) -> str | None:
+    """The target where callers' arrays are; None where none is on a device.
+
+    Args:
+        name: What errors call the operator.
+        values: Arrays of any library, or None.
+
+    Raises:
+        ArgumentError: they are on several devices.
+    """
+    given = [v for v in values if v is not None and type(v) is not np.ndarray]
+    return where(on_device(value, f"{name}: an array") for value in given)
 
 
 def where(values: Iterable[Any]) -> str | None:

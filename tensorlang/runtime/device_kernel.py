@@ -46,12 +46,5 @@ class DeviceKernel(Kernel):
 
     def _as_callers(self, args: tuple[Any, ...], fresh: Any) -> Any:
         if isinstance(fresh, DeviceArray):
-            return fresh.place.hand_over(fresh)
+            return arrays.as_kind(fresh, fresh.kind)
         return super()._as_callers(args, fresh)
-
-
-def as_kind(array: Any, kind: str) -> Any:
-    """A fresh array handed over to a library, on a device or in host memory."""
-    if isinstance(array, DeviceArray):
-        return array.place.hand_over(array)
-    return arrays.as_kind(array, kind)

@@ -29,6 +29,12 @@ class OpenCLPlace(Place):
         made = arrays.empty(self.queue, shape, dtype, allocator=self.allocator)
         return from_pyopencl(made, "a result")
 
+    def part(self, array: DeviceArray, first: int, count: int) -> DeviceArray:
+        """Some elements of an array of one dimension, where they lie."""
+        held = array.owner[1]
+        flat = held.reshape(-1)[first : first + count]
+        return from_pyopencl(flat, "a part of an array")
+
     def copy(self, array: DeviceArray) -> DeviceArray:
         """The elements in a buffer of their own."""
         import pyopencl as cl  # noqa: PLC0415 - it is loaded

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tensorlang.errors import ArgumentError, DTypeError, ShapeError
-from tensorlang.ops import find
+from tensorlang.ops import find, math, nn, optim, random
 
 cl = pytest.importorskip("pyopencl")
 RNG = np.random.default_rng(3)
@@ -88,3 +88,60 @@ def test_one_program_a_context(queue):
     for _ in range(3):
         kernel(there(queue, x))
     assert len(kernel._programs) <= before + 1
+
+
+CALLS = {
+    "gelu": nn.gelu,
+    "add": lambda x, **t: math.add(x, x, **t),
+    "multiply": lambda x, **t: math.multiply(x, 2.5, **t),
+    "sum": lambda x, **t: math.sum(x, axis=1, **t),
+    "softmax": nn.softmax,
+    "dropout": lambda x, **t: nn.dropout(x, 0.5, key=random.key(3), **t),
+    "dense": lambda x, **t: nn.dense(x, x, **t),
+    "sort": math.sort,
+    "transpose": lambda x, **t: nn.transpose(x, (1, 0), **t),
+    "layer_norm": lambda x, **t: nn.layer_norm(x, x[0], x[0], **t),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_operators_go_where_the_arrays_are(name, queue):
+    x = RNG.normal(size=(16, 32)).astype(np.float32)
+    y = CALLS[name](there(queue, x))
+    expected = CALLS[name](x, target="opencl")
+    assert type(y).__module__.startswith("pyopencl")
+    assert (y.queue, y.shape, y.dtype) == (queue, expected.shape, expected.dtype)
+    np.testing.assert_array_equal(y.get(), expected)
+
+
+def test_out_alone_says_where(queue):
+    out = there(queue, np.zeros(100, np.uint32))
+    assert random.bits(random.key(1), (100,), out=out) is out
+    np.testing.assert_array_equal(out.get(), random.bits(random.key(1), (100,)))
+    small = there(queue, np.zeros(100, np.uint16))
+    with pytest.raises(ArgumentError, match="is no multiple of"):
+        random.bits(
+            random.key(1), (100,), "uint16", offset=1, stream="packed", out=small
+        )
+
+
+def test_updates_in_place(queue):
+    start = [np.abs(RNG.normal(size=501)).astype(np.float32) for _ in range(4)]
+    held = [there(queue, array) for array in start]
+    optim.adam(*held, step=2, lr=0.1)
+    optim.adam(*start, step=2, lr=0.1, target="opencl")
+    for here, on_device in zip(start, held, strict=True):
+        np.testing.assert_array_equal(on_device.get(), here)
+    with pytest.raises(ArgumentError, match="share memory"):
+        optim.adam(held[0], held[1], held[2], held[2], step=2, lr=0.1)
+    two = [[there(queue, a), there(queue, a[:7])] for a in start]
+    optim.adam(*two, step=2, lr=0.1)
+    assert not np.array_equal(two[0][1].get(), start[0][:7])
+
+
+def test_a_number_beside_them_and_arrays_of_the_host(queue):
+    x = RNG.normal(size=(4, 8)).astype(np.float32)
+    y = math.add(there(queue, x), x)
+    np.testing.assert_array_equal(y.get(), x + x)
+    with pytest.raises(ArgumentError, match="on opencl, which this target cannot"):
+        math.add(there(queue, x), x, target="llvm")
