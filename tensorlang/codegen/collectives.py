@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tensorlang.codegen.hopper.lower import refuse_roles
 from tensorlang.errors import CodegenError
 from tensorlang.ir.collectives import collectives_in
 from tensorlang.ir.nodes import Function
@@ -14,6 +15,7 @@ def refuse_missing(function: Function, target: Target) -> None:
     Raises:
         CodegenError: it lacks one; schedules ask `target.features` before.
     """
+    refuse_roles(function, target)
     for entry in collectives_in(function.body):
         if entry.feature not in target.features:
             raise CodegenError(

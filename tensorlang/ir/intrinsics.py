@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from tensorlang.ir.collectives import COLLECTIVES, collective
 from tensorlang.ir.cpu_natives import CPU_NATIVES
+from tensorlang.ir.gpu_effects import GPU_EFFECTS
 from tensorlang.ir.natives import (
     NATIVES,
     Intrinsic,
@@ -103,6 +104,7 @@ INTRINSICS: Final[Mapping[str, Intrinsic]] = {
     **NATIVES,
     **CPU_NATIVES,
     **COLLECTIVES,
+    **GPU_EFFECTS,
     **{entry.name: entry for entry in _MATH},
 }
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 from tensorlang import templates
 from tensorlang.codegen.c_family import forms, vectors
 from tensorlang.codegen.c_family.literals import literal
+from tensorlang.codegen.hopper import printing as hopper
 from tensorlang.codegen.simt.host import Launch, is_private, launches
 from tensorlang.errors import CodegenError
 from tensorlang.ir.collectives import is_collective
@@ -26,7 +27,7 @@ from tensorlang.targets import Target
 
 _TEMPLATES: Final = {
     "opencl": ("c_family.j2", "opencl.cl.j2", "opencl_vectors.cl.j2"),
-    "cuda": ("c_family.j2", "cuda.cu.j2"),
+    "cuda": ("c_family.j2", "cuda.cu.j2", "hopper.cu.j2"),
 }
 
 
@@ -124,6 +125,7 @@ class Printer:
             "tile_index": vectors.tile_index,
             "is_collective": is_collective,
             "dtype": DType,
+            **hopper.helpers(self.current),
         }
         found: dict[str, Callable[..., str]] = {}
         self.macros = _Macros(found)
@@ -164,6 +166,11 @@ class Printer:
         if vectors.lanes_of(node) > 1 and f"Vector{name}" in self.macros.found:
             return self.macros[f"Vector{name}"](node)
         return self.macros[name](node)
+
+    def current(self) -> Launch:
+        """The launch that is being printed."""
+        assert self.launch is not None
+        return self.launch
 
     def tile(self, buffer: Buffer) -> int:
         """The lanes of a private array of vectors; 0 of one of numbers."""

@@ -8,8 +8,12 @@ It is data that JSON can hold, so that it travels with the compiled code:
      "scalars": [names in calling order]}
 
 Numbers are integers, names, or `[op, a, b]` over these. An argument is a parameter by
-its position, a temporary by its name and size in bytes, a scalar by name and type, or
-the place where checks report.
+its position, a temporary by its name and size in bytes, a scalar by name and type,
+the place where checks report, or a tensor map of a parameter: 128 bytes, aligned to 64,
+that `cuTensorMapEncodeTiled` makes of its address and of what stands beside (numbers of
+rows and columns, a box of them, bytes of the swizzle) and that the kernel is given by
+value. `dynamic_shared` are bytes of shared memory that a launch asks for; where they
+are more than 48 KiB the kernel has to be allowed them first.
 """
 
 from __future__ import annotations
@@ -20,12 +24,14 @@ from functools import cached_property
 from typing import Any, Final, TypeAlias
 
 from tensorlang.codegen.folding import mul, product
+from tensorlang.codegen.hopper.effects import COPY, TensorMap, tensor_maps
 from tensorlang.codegen.simt.launches import BLOCKS, THREADS, is_launch
 from tensorlang.errors import CodegenError
 from tensorlang.ir.nodes import (
     Alloc,
     Binary,
     Buffer,
+    Call,
     Cast,
     Compare,
     Const,
@@ -45,6 +51,8 @@ from tensorlang.ir.nodes import (
 from tensorlang.ir.visit import allocations, children, free_vars, walk
 
 Data: TypeAlias = Any
+STATIC_SHARED: Final = 48 << 10  # bytes that a kernel may have of its own
+SHARED_ALIGNMENT: Final = 1024  # of swizzled tiles
 PRIVATE_BYTES: Final = 2048  # of one thread; above, it is in the workspace
 
 
@@ -92,6 +100,30 @@ class Launch:
         """What the threads of a block share on their processor."""
         found = [s.buffer for s in self.parts[1] if isinstance(s, Alloc)]
         return tuple(b for b in found if b.scope == "shared")
+
+    @cached_property
+    def shared_offsets(self) -> dict[Buffer, int]:
+        """Where each lies in memory that the launch asks for, if it is too much else.
+
+        Empty where the kernel's own shared memory has room.
+        """
+        found: dict[Buffer, int] = {}
+        end = 0
+        for buffer in self.shared:
+            found[buffer] = -(-end // SHARED_ALIGNMENT) * SHARED_ALIGNMENT
+            end = found[buffer] + _bytes(buffer)
+        return found if end > STATIC_SHARED else {}
+
+    @property
+    def dynamic_shared(self) -> int:
+        """Bytes of shared memory that the launch asks for."""
+        ends = (at + _bytes(buffer) for buffer, at in self.shared_offsets.items())
+        return max(ends, default=0)
+
+    @cached_property
+    def tensor_maps(self) -> tuple[TensorMap, ...]:
+        """What its bulk copies go by."""
+        return tensor_maps(self.nest)
 
     @property
     def body(self) -> Stmt:
@@ -146,16 +178,29 @@ class Launch:
 
     def data(self) -> dict[str, Data]:
         """The launch as the runtime takes it."""
-        args: list[Data] = [self._buffer(buffer) for buffer in self.buffers]
+        args: list[Data] = [self._map(given) for given in self.tensor_maps]
+        args += [self._buffer(buffer) for buffer in self.buffers]
         args += [["scalar", var.name, str(var.dtype)] for var in self.scalars]
         if self.checks:
             args.append(["faults"])
-        return {
+        made = {
             "name": self.name,
             "grid": [data_of(extent) for extent in self.grid],
             "block": list(self.block),
             "args": args,
         }
+        dynamic = self.dynamic_shared
+        return {**made, "dynamic_shared": dynamic} if dynamic else made
+
+    def _map(self, given: TensorMap) -> Data:
+        numbers = {
+            "dtype": str(given.buffer.dtype),
+            "rows": data_of(given.rows),
+            "columns": data_of(given.columns),
+            "box": list(given.box),
+            "swizzle": given.swizzle,
+        }
+        return ["tensor_map", self.function.buffers.index(given.buffer), numbers]
 
     def _buffer(self, buffer: Buffer) -> Data:
         if buffer in self.function.buffers:
@@ -169,13 +214,23 @@ class Launch:
         return ["temporary", buffer.name, data_of(size)]
 
 
+def _bytes(buffer: Buffer) -> int:
+    """The size of shared memory, which is known."""
+    (extent,) = buffer.shape
+    assert isinstance(extent, Const)
+    return int(extent.value) * buffer.dtype.bytes
+
+
 def _extent(around: tuple[For, ...], index: str) -> Expr:
     return next((loop.extent for loop in around if loop.thread == index), as_expr(1))
 
 
 def _used(node: Node) -> Iterator[Buffer]:
-    """The buffers that something below touches, in order."""
-    for child in children(node):
+    """The buffers that something below touches, in order; bulk copies have maps."""
+    below = children(node)
+    if isinstance(node, Call) and node.name == COPY:
+        below = (part for part in below if part is not node.args[2])
+    for child in below:
         if isinstance(child, Buffer):
             if not isinstance(node, Alloc):
                 yield child

@@ -12,6 +12,7 @@ from tensorlang.codegen.expand_math import expand_math
 from tensorlang.codegen.flatten import flatten
 from tensorlang.codegen.interleave import interleave
 from tensorlang.codegen.lanes import reduce_lanes
+from tensorlang.codegen.hopper.lower import lower_roles
 from tensorlang.codegen.names import Names, give_way
 from tensorlang.codegen.reductions import expand_reductions
 from tensorlang.codegen.simt.distribute import distribute
@@ -42,6 +43,7 @@ def lower(function: Function, target: Any) -> Function:
         CodegenError: the function uses what a launch has not.
     """
     refuse_missing(function, target)
+    function = lower_roles(function, target)
     if target.model == "cpu":
         return _for_groups(function, target)
     names = Names(function)

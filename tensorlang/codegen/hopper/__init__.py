@@ -1,0 +1,1 @@
+"""Roles, barrier objects, bulk copies and products of warpgroups, on Hopper."""

@@ -1,0 +1,125 @@
+"""Bulk copies: a tile of a matrix to shared memory, by one thread, in one instruction.
+
+for i in range(128):                                    bulk_copy(full[s], to[s, 0, 0],
+    for j in range(64):                          ->         from[0, 0], r, c, ...)
+        to[s, i, j] = from[r + i, c + j]
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from tensorlang.codegen.hopper.effects import COPY, effect
+from tensorlang.codegen.hopper.layouts import extents, swizzle_of
+from tensorlang.errors import CodegenError
+from tensorlang.ir.nodes import (
+    Const,
+    Evaluate,
+    Expr,
+    For,
+    Load,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+    as_expr,
+)
+from tensorlang.ir.simplify import simplify
+from tensorlang.ir.visit import free_vars
+
+_LARGEST = 256  # rows and columns of a box
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A whole tile, `to[.., i, j] = source[row + i, column + j]`."""
+
+    to: Load
+    source: Load
+    row: Expr
+    column: Expr
+    box: tuple[int, int]
+    swizzle: int
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes it moves."""
+        return prod(self.box) * self.to.dtype.bytes
+
+    def statement(self, arrives: Load) -> Evaluate:
+        """The instruction, which arrives at an object when it is done."""
+        rows, columns = self.source.buffer.shape
+        place = self.to, self.source, self.row, self.column
+        return effect(COPY, arrives, *place, rows, columns, *self.box, self.swizzle)
+
+
+def copies_of(stmt: Stmt) -> list[Copy]:
+    """The bulk copies that statements are.
+
+    Raises:
+        CodegenError: a statement is no copy that hardware has.
+    """
+    stmts = stmt.stmts if isinstance(stmt, Seq) else (stmt,)
+    return [_copy(item) for item in stmts]
+
+
+def _copy(stmt: Stmt) -> Copy:
+    loops: list[For] = []
+    body: Stmt = stmt
+    while isinstance(body, For):
+        loops.append(body)
+        body = body.body
+    if not isinstance(body, Store) or not isinstance(body.value, Load) or body.mask:
+        raise _no_copy(stmt, "it is no nest around one store of what it loads")
+    source, to = body.value, Load(body.buffer, body.indices)
+    if len(loops) != 2 or source.buffer.ndim != 2 or source.mask is not None:
+        raise _no_copy(stmt, "it does not copy a matrix by rows and columns")
+    if source.buffer.scope != "global" or to.buffer.scope != "shared":
+        raise _no_copy(stmt, "it does not go from global to shared memory")
+    i, j = (loop.var for loop in loops)
+    if to.indices[-2:] != (i, j) or free_vars(to) & {i, j} != {i, j}:
+        raise _no_copy(stmt, "it does not fill a tile by rows")
+    return _placed(stmt, to, source, (i, j), tuple(loop.extent for loop in loops))
+
+
+def _placed(
+    stmt: Stmt,
+    to: Load,
+    source: Load,
+    loops: tuple[Var, Var],
+    counts: tuple[Expr, ...],
+) -> Copy:
+    corner = [simplify(at - var) for at, var in zip(source.indices, loops, strict=True)]
+    if any(free_vars(at) & set(loops) for at in corner):
+        raise _no_copy(stmt, "it does not read a tile by rows")
+    shape, swizzle = extents(to.buffer), swizzle_of(to.buffer)
+    if shape is None or counts != tuple(to.buffer.shape[-2:]):
+        raise _no_copy(stmt, "it does not fill all of its tile")
+    if swizzle is None:
+        raise _no_copy(stmt, f"{to.buffer.name} has a layout that it cannot write")
+    _fits(stmt, source, shape[-2:])
+    zero = as_expr(0)
+    lead = to.indices[:-2]
+    return Copy(
+        Load(to.buffer, (*lead, zero, zero)),
+        Load(source.buffer, (zero, zero)),
+        corner[0],
+        corner[1],
+        (shape[-2], shape[-1]),
+        swizzle,
+    )
+
+
+def _fits(stmt: Stmt, source: Load, box: tuple[int, ...]) -> None:
+    width = source.dtype.bytes
+    if max(box) > _LARGEST or box[-1] * width % 16:
+        raise _no_copy(stmt, f"a box of {box} is larger than 256, or of odd bytes")
+    pitch = source.buffer.shape[1]
+    if isinstance(pitch, Const) and int(pitch.value) * width % 16:
+        raise _no_copy(stmt, f"rows of {pitch.value} are no multiple of 16 bytes")
+
+
+def _no_copy(stmt: Stmt, why: str) -> CodegenError:
+    first = repr(stmt).split("\n", 1)[0]
+    return CodegenError(f"{first!r} can be no bulk copy: {why}")

@@ -1,0 +1,76 @@
+"""Layouts that hardware has a name for: swizzled tiles, and the sums of a warpgroup."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from tensorlang.ir.nodes import Buffer, Const
+from tensorlang.ir.semantics import evaluate
+
+WARPGROUP: Final = 128
+_PIECE: Final = 16  # bytes that stay together
+SWIZZLES: Final = (128, 64, 32)
+
+
+def extents(buffer: Buffer) -> tuple[int, ...] | None:
+    """The shape of a buffer as numbers, where it is known."""
+    found = [extent.value for extent in buffer.shape if isinstance(extent, Const)]
+    return tuple(map(int, found)) if len(found) == buffer.ndim else None
+
+
+def places(buffer: Buffer) -> list[Any] | None:
+    """What the layout gives, for all elements in the order of their indices."""
+    shape = extents(buffer)
+    if shape is None:
+        return None
+    grid = np.indices(shape, np.int64).reshape(len(shape), -1)
+    if buffer.layout is None:
+        return list(grid)
+    values = dict(zip(buffer.layout.vars, grid, strict=True))
+    results = (evaluate(result, values) for result in buffer.layout.results)
+    return [np.broadcast_to(result, grid.shape[1]) for result in results]
+
+
+def swizzle_of(buffer: Buffer) -> int | None:
+    """The swizzle of a buffer's rows, in bytes: 0 for none, None for another layout."""
+    shape, found = extents(buffer), places(buffer)
+    if shape is None or found is None or len(found) != len(shape) or len(shape) < 2:
+        return None
+    grid = np.indices(shape, np.int64).reshape(len(shape), -1)
+    if any((a != b).any() for a, b in zip(found[:-1], grid[:-1], strict=True)):
+        return None
+    row, column = grid[-2], grid[-1]
+    if (found[-1] == column).all():
+        return 0
+    piece = _PIECE // buffer.dtype.bytes
+    for swizzle in SWIZZLES:
+        if shape[-1] * buffer.dtype.bytes != swizzle:
+            continue
+        turn = row * swizzle // WARPGROUP % (swizzle // _PIECE)
+        if (found[-1] == (column // piece ^ turn) * piece + column % piece).all():
+            return swizzle
+    return None
+
+
+def has_sums(buffer: Buffer) -> bool:
+    """Whether a buffer's 64 rows lie in the registers of a warpgroup as its sums do.
+
+    The thread of an element is that in its warpgroup; which that is the rows tell.
+    """
+    shape, found = extents(buffer), places(buffer)
+    if shape is None or found is None or len(shape) != 2 or len(found) != 2:
+        return False
+    i, j = np.indices(shape, np.int64).reshape(2, -1)
+    thread = i // 16 % 4 * 32 + i % 8 * 4 + j % 8 // 2
+    register = j // 8 * 4 + i // 8 % 2 * 2 + j % 2
+    return bool((found[0] % WARPGROUP == thread).all() and (found[1] == register).all())
+
+
+def groups_of_rows(buffer: Buffer) -> Any:
+    """For each row of sums, the warpgroup that has it."""
+    shape, found = extents(buffer), places(buffer)
+    assert shape is not None
+    assert found is not None
+    return found[0].reshape(shape)[:, 0] // WARPGROUP

@@ -1,0 +1,193 @@
+"""Roles and barrier objects as branches, shared memory and instructions.
+
+full = barrier_object(1, 2)             full = alloc(u64[2], scope="shared")
+for t in bound(384, "thread.x"):        for t in bound(384, "thread.x"):
+    with role(t >= 256, registers=40):      if t == 0: barrier_init(full[..], 1)
+        wait(full[s], p)         ->         barrier("block")
+                                            if t >= 256:
+                                                set_registers(40)
+                                                wait_phase(full[s], p)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from tensorlang.codegen.hopper.copies import copies_of
+from tensorlang.codegen.hopper.effects import effect
+from tensorlang.codegen.hopper.products import product_of
+from tensorlang.errors import CodegenError
+from tensorlang.ir.dtypes import i64, u64
+from tensorlang.ir.nodes import (
+    Alloc,
+    Arrive,
+    Barrier,
+    BarrierObject,
+    Block,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    Function,
+    If,
+    Let,
+    Load,
+    Node,
+    Role,
+    Seq,
+    Stmt,
+    Var,
+    Wait,
+    as_expr,
+    seq,
+)
+from tensorlang.ir.simplify import simplify_function
+from tensorlang.ir.visit import reads, rebuild, substitute, walk
+from tensorlang.targets import Target
+
+_NEEDS: Final = {
+    Role: "tma",
+    BarrierObject: "tma",
+    Arrive: "tma",
+    Wait: "tma",
+}
+_REGISTERS: Final = 65536  # of a processor
+
+
+def lower_roles(function: Function, target: Target) -> Function:
+    """The function without roles, barrier objects and blocks of a warpgroup.
+
+    Raises:
+        CodegenError: the target has no such instructions, or a program has no form
+            that they have.
+    """
+    if not any(map(_is_ours, walk(function.body))):
+        return function
+    refuse_roles(function, target)
+    plain = simplify_function(replace(function, body=_without_axes(function.body)))
+    return replace(plain, body=_Roles().visit(plain.body))
+
+
+def refuse_roles(function: Function, target: Target) -> None:
+    """Check that a target has roles and what they use, where a function has them.
+
+    Raises:
+        CodegenError: it has not.
+    """
+    for node in walk(function.body):
+        feature = "wgmma" if _is_collective(node) else _NEEDS.get(type(node), "")
+        if feature and feature not in target.features:
+            raise CodegenError(
+                f"a {type(node).__name__} of this kind needs {feature!r}, which "
+                f"{target} has not; schedule the operator without roles"
+            )
+
+
+def _is_ours(node: Node) -> bool:
+    return type(node) in _NEEDS or _is_collective(node)
+
+
+def _is_collective(node: Node) -> bool:
+    return isinstance(node, Block) and node.scope == "warpgroup"
+
+
+def _without_axes(stmt: Any, inside: bool = False) -> Any:
+    """Collective blocks without axes, and in them and in copies no blocks at all."""
+    if not isinstance(stmt, Stmt):
+        return stmt
+    below = inside or isinstance(stmt, Arrive) or _is_collective(stmt)
+    made: Any = rebuild(stmt, lambda child: _without_axes(child, below))
+    if not isinstance(made, Block) or not below:
+        return made
+    if made.where is not None or made.init not in (None, Seq(())):
+        raise CodegenError(
+            f"block {made.name} is part of an instruction, which tests and sets nothing"
+        )
+    body = substitute(made.body, {axis.var: axis.value for axis in made.axes})
+    return body if inside else replace(made, axes=(), body=body, init=None)
+
+
+def _without_names(node: Seq) -> Iterator[Stmt]:
+    """The statements with integers that they name put in their places.
+
+    Registers are told from each other by what their index is for each thread.
+    """
+    values: dict[Var, Expr] = {}
+    for stmt in node.stmts:
+        placed = substitute(stmt, values)
+        if isinstance(placed, Let) and placed.var.dtype == i64 and not reads(placed):
+            values[placed.var] = placed.value
+        else:
+            yield placed
+
+
+@dataclass
+class _Roles:
+    """`objects` are the barrier objects in force, `threads` the loop over threads."""
+
+    objects: dict[str, Buffer] = field(default_factory=dict)
+    fresh: list[Stmt] = field(default_factory=list)
+    threads: For | None = None
+
+    def visit(self, node: Any) -> Any:
+        """A statement in instructions."""
+        match node:
+            case Seq():
+                return seq(*[self.visit(stmt) for stmt in _without_names(node)])
+            case BarrierObject():
+                return self.declare(node)
+            case For(thread="thread.x"):
+                return self.loop(node)
+            case Role():
+                return If(node.cond, seq(*self.registers(node), self.visit(node.body)))
+            case Arrive():
+                return self.arrive(node)
+            case Wait():
+                return effect("wait_phase", self.place(node), node.phase & 1)
+            case Block() if _is_collective(node):
+                assert self.threads is not None
+                return product_of(node, self.threads)
+            case Stmt():
+                return rebuild(node, self.visit)
+        return node
+
+    def declare(self, node: BarrierObject) -> Stmt:
+        """Shared memory for the objects; threads set them up."""
+        buffer = Buffer(node.name, u64, (as_expr(node.size),), "shared")
+        self.objects[node.name] = buffer
+        for at in range(node.size):
+            self.fresh.append(effect("barrier_init", buffer[at], node.count))
+        return Alloc(buffer)
+
+    def loop(self, node: For) -> For:
+        """The threads, of which the first sets up the objects."""
+        first: list[Stmt] = []
+        if self.fresh:
+            alone = If(node.var.equal(0), seq(*self.fresh, effect("barrier_fence")))
+            first = [alone, Barrier("block")]
+        self.fresh, self.threads = [], node
+        return replace(node, body=seq(*first, self.visit(node.body)))
+
+    def registers(self, node: Role) -> Iterator[Stmt]:
+        """More or fewer registers than the threads start with."""
+        if node.registers and self.threads is not None:
+            count = self.threads.extent
+            assert isinstance(count, Const)
+            start = _REGISTERS // int(count.value) // 8 * 8
+            yield effect("set_registers", node.registers, node.registers > start)
+
+    def arrive(self, node: Arrive) -> Stmt:
+        """An arrival; its copies count their bytes."""
+        at = self.place(node)
+        if node.copies is None:
+            return effect("arrive", at)
+        copies = copies_of(node.copies)
+        expected = effect("arrive_expecting", at, sum(copy.bytes for copy in copies))
+        return seq(expected, *[copy.statement(at) for copy in copies])
+
+    def place(self, node: Arrive | Wait) -> Load:
+        """The object that is meant."""
+        index: Expr = node.index
+        return Load(self.objects[node.name], (index,))

@@ -1,0 +1,55 @@
+"""Instructions of NVIDIA's Hopper that lowered roles and barrier objects become.
+
+Each acts for its effect and stands alone in an `Evaluate`. A load among its arguments
+is a place: the instruction works there. They have no meaning lane by lane: what they do
+is said by the roles, waits, copies and collective blocks that they were lowered from,
+and these are what the interpreter runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from tensorlang.errors import InterpreterError
+from tensorlang.ir.dtypes import DType, boolean
+from tensorlang.ir.natives import Intrinsic
+
+# name -> number of arguments, what it does
+_TABLE: Final = {
+    "arrive": (1, "one arrival at a barrier object"),
+    "arrive_expecting": (2, "one arrival; the phase also waits for so many bytes"),
+    "barrier_fence": (0, "new barrier objects are seen by all"),
+    "barrier_init": (2, "a barrier object of so many arrivals"),
+    "bulk_copy": (
+        10,
+        "object, to, from, row, column; rows, columns, those of the box, swizzle",
+    ),
+    "set_registers": (2, "registers of a thread, and whether these are more"),
+    "wait_phase": (2, "until the phase of an object that has this parity is complete"),
+    "warpgroup_product": (
+        5,
+        "columns, steps of 16 along k, the first sum of a thread, the tiles",
+    ),
+}
+
+
+def _effect(name: str, arity: int, doc: str) -> Intrinsic:
+    def nothing(dtypes: tuple[DType, ...]) -> DType:
+        del dtypes
+        return boolean
+
+    return Intrinsic(name, arity, nothing, _refuse(name), doc, pure=False)
+
+
+def _refuse(name: str) -> Callable[..., Any]:
+    def refuse(*args: Any) -> Any:
+        del args
+        raise InterpreterError(
+            f"{name} is an instruction; run the function as it was before lowering"
+        )
+
+    return refuse
+
+
+GPU_EFFECTS: Final = {name: _effect(name, *entry) for name, entry in _TABLE.items()}

@@ -1,0 +1,33 @@
+"""The ring of `examples/hopper_ring.py` compiles to what Hopper has."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+from tensorlang import build
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "hopper_ring.py"
+
+
+@pytest.fixture(scope="module")
+def hopper_ring():
+    spec = importlib.util.spec_from_file_location("hopper_ring", EXAMPLE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.hopper_ring
+
+
+@pytest.mark.parametrize(("width", "stages"), [(128, 4), (256, 3)])
+def test_a_ring_of_bulk_copies_and_warpgroups(hopper_ring, width, stages):
+    func = hopper_ring(1024, 1024, 1024, width=width, stages=stages)
+    kernel = build(func, "cuda:sm_90a", store=False)
+    assert kernel.resources["spill_bytes"] == 0
+    assert kernel.resources["shared_bytes"] >= stages * (128 + width) * 128
+    sass = kernel.asm
+    assert f"HGMMA.64x{width}x16.F32.BF16" in sass
+    assert "UTMALDG.2D" in sass
+    assert re.search(r"SYNCS\.\w+\.TRANS64\.TRYWAIT|SYNCS.*TRYWAIT", sass)
+    assert len(re.findall("USETMAXREG", sass)) == 2
+    assert not re.search(r"\b(LDL|STL)\b", sass)
