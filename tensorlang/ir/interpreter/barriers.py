@@ -55,7 +55,7 @@ def synchronise(node: Barrier, machine: Machine, lanes: Lanes) -> None:
     if "barrier" in machine.checks:
         for frame, flat in meeting:
             _all_present(node, lanes, flat, _groups(frame, outermost))
-    _new_phase(machine, lanes, outermost)
+    new_phase(machine, lanes, outermost)
     if machine.clocks is not None and node.scope != "warp":
         machine.clocks.meet(lanes, _THREADS.get(node.scope, 0) // WARP)
 
@@ -83,7 +83,7 @@ def _all_present(node: Barrier, lanes: Lanes, flat: Array, group: Array) -> None
         )
 
 
-def _new_phase(machine: Machine, lanes: Lanes, outermost: Frame) -> None:
+def new_phase(machine: Machine, lanes: Lanes, outermost: Frame) -> None:
     """Number the lanes anew, so that what they did before counts as their group's."""
     frames = [frame for frame, _ in lanes.path()]
     inner = frames[: frames.index(outermost) + 1]

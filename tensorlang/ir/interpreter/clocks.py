@@ -119,6 +119,10 @@ class Clocks:
                 return flat
         raise InterpreterError("a barrier object is used outside of its threads")
 
+    def thread(self, lanes: Lanes) -> Array:
+        """The thread of each lane, numbered in its block."""
+        return self.threads.position[self._number(lanes)]
+
     def warp(self, lanes: Lanes) -> Array:
         """The warp of each lane, numbered through all blocks."""
         thread = self._number(lanes)

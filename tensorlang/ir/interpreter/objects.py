@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tensorlang.errors import InterpreterError
+from tensorlang.ir.interpreter.banks import WARP
+from tensorlang.ir.interpreter.barriers import new_phase
 from tensorlang.ir.interpreter.evaluate import evaluate
 from tensorlang.ir.interpreter.state import fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tensorlang.ir.interpreter.clocks import Clocks
     from tensorlang.ir.interpreter.lanes import Array, Frame, Lanes
     from tensorlang.ir.interpreter.state import Machine
     from tensorlang.ir.nodes import Arrive, BarrierObject, Stmt, Wait
@@ -29,9 +32,10 @@ class Objects:
         first: Number of the first of them among all objects of a block.
         open: For each block and object, the number of the phase that is not complete.
         arrived: How many arrivals at that phase there were.
+        came: For each thread too, how many phases there were when it last arrived.
     """
 
-    __slots__ = ("arrived", "first", "frame", "node", "open")
+    __slots__ = ("arrived", "came", "first", "frame", "node", "open")
 
     def __init__(self, node: BarrierObject, frame: Frame, first: int) -> None:
         self.node = node
@@ -39,6 +43,22 @@ class Objects:
         self.first = first
         self.open = np.zeros((frame.count, node.size), np.int64)
         self.arrived = np.zeros((frame.count, node.size), np.int64)
+        self.came: Array | None = None
+
+    def note(self, clocks: Clocks, lanes: Lanes, block: Array, index: Array) -> None:
+        """Count an arrival of each lane."""
+        if self.came is None:
+            self.came = np.zeros((*self.open.shape, clocks.threads.extent), np.int64)
+        self.came[block, index, clocks.thread(lanes)] = self.open[block, index] + 1
+        np.add.at(self.arrived, (block, index), 1)
+
+    def met(self, clocks: Clocks, lanes: Lanes, block: Array, index: Array) -> bool:
+        """Whether these are whole warps, of which each thread came to this phase."""
+        if self.came is None:
+            return False
+        came = self.came[block, index, clocks.thread(lanes)]
+        whole = np.unique(clocks.warp(lanes), return_counts=True)[1] == WARP
+        return bool(whole.all() and (came == self.open[block, index]).all())
 
     def complete(self, machine: Machine) -> None:
         """Close the phases to which all arrivals came."""
@@ -104,7 +124,7 @@ def arrive(
         finally:
             machine.alone = kept
     clocks.release(lanes, objects.first + index)
-    np.add.at(objects.arrived, (block, index), 1)
+    objects.note(clocks, lanes, block, index)
     objects.complete(machine)
 
 
@@ -131,6 +151,8 @@ def ready(node: Wait, machine: Machine, lanes: Lanes) -> str:
             f"({came} of {objects.node.count} arrived)"
         )
     machine.clocks.acquire(lanes, objects.first + index)
+    if objects.met(machine.clocks, lanes, block, index):
+        new_phase(machine, lanes, machine.clocks.threads)
     return ""
 
 
