@@ -1,4 +1,4 @@
-"""The OpenCL devices of this machine, as PyOpenCL finds them: GPUs first."""
+"""The devices of this machine: those of OpenCL, GPUs first, and those of CUDA."""
 
 from __future__ import annotations
 
@@ -80,4 +80,82 @@ def _described(handle: Any) -> Device:
         shared_bytes=handle.local_mem_size,
         vector_bits=128 if kind == "gpu" else 32 * handle.native_vector_width_float,
         features=tuple(sorted(handle.extensions.split())),
+    )
+
+
+# ------------------------------------------------------------------------- CUDA
+
+CUDA_REMEDY: Final = "pip install 'tensorlang[cuda]' and NVIDIA's driver"
+
+
+@dataclass(frozen=True, slots=True)
+class CudaDevice:
+    """An NVIDIA GPU: what a target says of it.
+
+    Attributes:
+        title: Its name.
+        slug: The same as a part of a file name.
+        capability: Its compute capability, such as `(9, 0)`.
+        driver: The driver's version.
+        units: Multiprocessors.
+        block_threads: The most threads of a block.
+        shared_bytes: The most shared memory of a block, where it asks for it.
+        l2_bytes: The size of its second cache.
+    """
+
+    title: str
+    slug: str
+    capability: tuple[int, int]
+    driver: str
+    units: int
+    block_threads: int
+    shared_bytes: int
+    l2_bytes: int
+
+
+def cuda_problem() -> str:
+    """Why there is no GPU of NVIDIA here, as a clause; empty where there is."""
+    if find_spec("pycuda") is None:
+        return f"pycuda is not installed; it needs {CUDA_REMEDY}"
+    try:
+        count = len(cuda_devices())
+    except Exception as reason:  # noqa: BLE001 - loaders raise what they like
+        return f"no GPU: PyCUDA finds no driver ({reason}); it needs {CUDA_REMEDY}"
+    return "" if count else "no GPU: NVIDIA's driver finds none"
+
+
+@cache
+def _cuda_driver() -> Any:
+    """PyCUDA's driver module, initialised."""
+    import pycuda.driver  # noqa: PLC0415 - where it is asked for
+
+    pycuda.driver.init()
+    return pycuda.driver
+
+
+def cuda_handle(index: int) -> Any:
+    """PyCUDA's own device."""
+    return _cuda_driver().Device(index)
+
+
+@cache
+def cuda_devices() -> tuple[CudaDevice, ...]:
+    """What there is to know of each GPU."""
+    count = _cuda_driver().Device.count()
+    return tuple(_cuda_described(cuda_handle(index)) for index in range(count))
+
+
+def _cuda_described(handle: Any) -> CudaDevice:
+    driver = _cuda_driver()
+    attributes, name = driver.device_attribute, handle.name()
+    version = driver.get_driver_version()
+    return CudaDevice(
+        title=name,
+        slug=re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_"),
+        capability=handle.compute_capability(),
+        driver=f"{version // 1000}.{version % 1000 // 10}",
+        units=handle.get_attribute(attributes.MULTIPROCESSOR_COUNT),
+        block_threads=handle.get_attribute(attributes.MAX_THREADS_PER_BLOCK),
+        shared_bytes=handle.get_attribute(attributes.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN),
+        l2_bytes=handle.get_attribute(attributes.L2_CACHE_SIZE),
     )

@@ -23,10 +23,13 @@ from tensorlang.errors import TargetError
 
 KINDS: Final = ("llvm", "opencl", "cuda")
 THREADS_VARIABLE: Final = "TENSORLANG_THREADS"
+TARGET_VARIABLE: Final = "TENSORLANG_TARGET"
 
 # architecture -> bytes of shared memory that one block may have
 ARCHITECTURES: Final = {"sm_80": 163 << 10, "sm_90a": 227 << 10, "sm_100": 227 << 10}
 USUAL_ARCHITECTURE: Final = "sm_90a"
+# compute capability -> its architecture with all instructions, where there are more
+_SPECIFIC: Final = {(9, 0): "sm_90a"}
 # what the lanes of a warp can do together (tensorlang.ir.collectives), from sm_80 on
 _AMPERE: Final = ("cp_async", "ldmatrix", "mma", "shuffle")
 # architecture -> its features
@@ -127,13 +130,16 @@ class Target:
 def get(spec: str | Target | None = None) -> Target:
     """The target of a name such as `"llvm"` or `"cuda:1"`; a `Target` is itself.
 
+    Without a name it is the one that `TENSORLANG_TARGET` names, else this CPU.
+
     Raises:
         TargetError: nothing has this name, or the device is not on this machine;
             the message says which targets are known, or how to get this one.
     """
     if isinstance(spec, Target):
         return spec
-    if spec is None or spec == "llvm":
+    spec = (os.environ.get(TARGET_VARIABLE) or "llvm") if spec is None else spec
+    if spec == "llvm":
         return host()
     kind, _, number = str(spec).partition(":")
     if kind == "cuda" and number in ARCHITECTURES:
@@ -145,6 +151,8 @@ def get(spec: str | Target | None = None) -> Target:
         raise TargetError(f"{spec!r}: there is one CPU target, named 'llvm'")
     if kind == "opencl" and not devices.problem():
         return _opencl(int(number or 0))
+    if kind == "cuda" and not devices.cuda_problem():
+        return _cuda(int(number or 0))
     raise TargetError(missing(kind, str(spec)))
 
 
@@ -164,15 +172,15 @@ def missing(kind: str, spec: str = "") -> str:
         return f"target {spec or kind!r} is not present: {devices.problem()}"
     architectures = ", ".join(f"cuda:{arch}" for arch in ARCHITECTURES)
     return (
-        f"target {spec or kind!r} is not present: this version of tensorlang compiles "
-        f"for {architectures}, but does not run there yet; use 'llvm' or 'opencl'"
+        f"target {spec or kind!r} is not present: {devices.cuda_problem()}; without "
+        f"one there is code for {architectures}"
     )
 
 
 def known() -> dict[str, str]:
     """Every kind of target: an empty string where it is usable, else why it is not."""
-    found = {kind: "" if kind == "llvm" else missing(kind) for kind in KINDS}
-    return found if devices.problem() else found | {"opencl": ""}
+    absent = {"opencl": devices.problem(), "cuda": devices.cuda_problem()}
+    return {kind: missing(kind) if absent.get(kind) else "" for kind in KINDS}
 
 
 @cache
@@ -201,6 +209,33 @@ def _opencl(index: int) -> Target:
         shared_bytes=device.shared_bytes,
         driver=device.driver,
         **limits,  # type: ignore[arg-type]
+    )
+
+
+@cache
+def _cuda(index: int) -> Target:
+    found = devices.cuda_devices()
+    if index >= len(found):
+        raise TargetError(
+            f"target 'cuda:{index}' is not present: this machine has {len(found)} "
+            "GPUs of NVIDIA, numbered from 0"
+        )
+    device = found[index]
+    arch = _SPECIFIC.get(device.capability, "sm_{}{}".format(*device.capability))
+    return Target(
+        kind="cuda",
+        device=device.title,
+        arch=arch,
+        cpu=device.slug,
+        features=CUDA_FEATURES.get(
+            arch, _AMPERE if device.capability >= (8, 0) else ()
+        ),
+        threads=device.units,
+        index=index,
+        block_threads=device.block_threads,
+        shared_bytes=device.shared_bytes,
+        driver=device.driver,
+        **{**_GPU, "l2_bytes": device.l2_bytes},
     )
 
 

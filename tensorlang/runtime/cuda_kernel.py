@@ -1,0 +1,184 @@
+"""A kernel on a GPU: its module, its calls on the caller's streams."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from tensorlang.errors import ArgumentError, DeviceError, TargetError
+from tensorlang.runtime import calling, cuda_driver, launcher, toolchain
+from tensorlang.runtime.cuda_graphs import Graphs
+from tensorlang.runtime.cuda_module import Module, workspace
+from tensorlang.runtime.device_arrays import DeviceArray, seen
+from tensorlang.runtime.device_kernel import DeviceKernel
+from tensorlang.runtime.kernel import Artifact
+from tensorlang.targets import Target
+
+
+class CudaKernel(DeviceKernel):
+    """A kernel compiled for a GPU; see `Kernel`.
+
+    It runs on the stream where the caller's arrays are computed, and does not wait for
+    its end, but where arrays in host memory are to be brought back, or where its checks
+    may report a fault.
+
+    Attributes:
+        ptx: NVIDIA's portable assembly, from which ptxas made the machine code.
+    """
+
+    def __init__(self, artifact: Artifact, target: Target) -> None:
+        super().__init__(artifact, target)
+        self._host, self._code = launcher.unpacked(artifact.wrapper_code)
+        self._checks = any(["faults"] in x["args"] for x in self._host["launches"])
+
+    @cached_property
+    def ptx(self) -> str:
+        """NVIDIA's portable assembly of the source."""
+        return toolchain.ptx_of(self.source, self.target.arch)
+
+    @cached_property
+    def asm(self) -> str:
+        """SASS: the instructions of the architecture."""
+        return toolchain.sass_of(self.artifact.object_code)
+
+    @property
+    def resources(self) -> Mapping[str, int]:
+        """Launches, registers, and bytes of spills, stack, shared memory and code."""
+        return {
+            "launches": len(self._host["launches"]),
+            **self._host["resources"],
+            "object_bytes": len(self.artifact.object_code),
+        }
+
+    @cached_property
+    def _launcher(self) -> launcher.Launcher:
+        return launcher.Launcher(self.name, self._host, self._code)
+
+    @cached_property
+    def _module(self) -> Module:
+        """The machine code in the GPU's context, loaded at the first call.
+
+        Raises:
+            TargetError: the kernel was compiled for an architecture, not for a GPU.
+        """
+        if self.target.index < 0:
+            raise TargetError(
+                f"{self.name} is compiled for {self.target.arch} alone, for no GPU is "
+                "here; use 'llvm' or 'opencl', or 'cuda' where one is"
+            )
+        device = cuda_driver.device(self.target.index)
+        return Module(device, self.artifact.object_code, self._host["launches"])
+
+    @cached_property
+    def _graphs(self) -> Graphs:
+        return Graphs(self._module.device, self._host)
+
+    def _slow(self, *args: Any) -> None:
+        """Check the arguments, and start all launches on the arrays' stream."""
+        module = self._module
+        call = calling.prepare(self.signature, args, seen)
+        there = [array for array in call.arrays if isinstance(array, DeviceArray)]
+        for array in there:
+            self._on_its_device(array)
+        stream = next((a.stream for a in there if a.stream is not None), None)
+        stream = stream or cuda_driver.LEGACY
+        with module.device.lock, module.device.current():
+            self._in_order(there, stream)
+            code = self._run(call, module, stream)
+        for target, source in call.back:
+            np.copyto(target, source)
+        if code:
+            self._fault(code)
+
+    def _on_its_device(self, array: DeviceArray) -> None:
+        if array.place.key != ("cuda", self.target.index):
+            raise ArgumentError(
+                f"{self.name} runs on {self.target.name}, and an array is on "
+                f"{array.place.name}; move it there"
+            )
+
+    def _in_order(self, there: Iterable[DeviceArray], stream: int) -> None:
+        """Have the stream wait for other streams where arrays come from."""
+        others = {a.stream for a in there if a.stream is not None} - {stream}
+        for other in sorted(others - ({1} if stream == cuda_driver.LEGACY else set())):
+            mark = cuda_driver.Event(self._module.device)
+            mark.record(other)
+            mark.awaited_by(stream)
+
+    def _run(self, call: calling.Call, module: Module, stream: int) -> int:
+        held = workspace(module.device, stream)
+        host = [n for n, a in enumerate(call.arrays) if isinstance(a, np.ndarray)]
+        addresses = [0 if n in host else a.memory for n, a in enumerate(call.arrays)]
+        block = calling.block_of(self.signature, call, addresses)
+        place = ctypes.addressof(block)
+        sizes = list(self._launcher.sizes(place))
+        taken = held.take([*sizes, *(call.arrays[n].nbytes for n in host)], stream)
+        for n, address in zip(host, taken[len(sizes) :], strict=True):
+            block[n] = address
+            self._upload(n, call.arrays[n], address, stream)
+        self._start(block, taken[: len(sizes)], stream, again=not host)
+        self._bring_back(call, host, taken[len(sizes) :], stream)
+        self._after(call, stream)
+        return module.report(stream) if self._checks else 0
+
+    def _upload(self, n: int, array: Any, address: int, stream: int) -> None:
+        """Bring what the kernel reads of a host array to the GPU."""
+        if self.signature.buffers[n].role != "out" and array.nbytes:
+            source = array.ctypes.data
+            cuda_driver.call(
+                "cuMemcpyHtoDAsync_v2", address, source, array.nbytes, stream
+            )
+
+    def _start(
+        self, block: Any, temporaries: list[int], stream: int, *, again: bool
+    ) -> None:
+        """All launches: as a graph where that pays and the call is made again."""
+        module, place = self._module, ctypes.addressof(block)
+
+        def start(on: int) -> None:
+            code = self._launcher(
+                place,
+                temporaries,
+                module.faults,
+                module.table,
+                cuda_driver.launch_address(),
+                on,
+            )
+            if code == launcher.TOO_LARGE:
+                raise DeviceError(
+                    f"{self.name}: a launch has more blocks than a GPU starts at once; "
+                    "compute in parts"
+                )
+            if code:
+                raise cuda_driver.failed(f"{self.name}: starting a launch", code)
+
+        key = (bytes(block), tuple(temporaries))
+        if not (again and self._graphs.run(key, start, stream)):
+            start(stream)
+
+    def _bring_back(
+        self, call: calling.Call, host: list[int], places: list[int], stream: int
+    ) -> None:
+        """Copy what was written for the host there, and wait for it."""
+        for n, address in zip(host, places, strict=True):
+            array = call.arrays[n]
+            if self.signature.buffers[n].written and array.nbytes:
+                target = array.ctypes.data
+                cuda_driver.call(
+                    "cuMemcpyDtoHAsync_v2", target, address, array.nbytes, stream
+                )
+        if host:
+            cuda_driver.call("cuStreamSynchronize", stream)
+
+    def _after(self, call: calling.Call, stream: int) -> None:
+        """Have the streams of written arrays wait for the launches."""
+        for spec, array in zip(self.signature.buffers, call.arrays, strict=True):
+            other = getattr(array, "stream", None)
+            if spec.written and other not in (None, stream):
+                mark = cuda_driver.Event(self._module.device)
+                mark.record(stream)
+                mark.awaited_by(other)

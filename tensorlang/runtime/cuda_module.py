@@ -1,0 +1,102 @@
+"""Machine code in a GPU's context, and the memory that calls share there."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
+from typing import Any, Final
+
+from tensorlang.runtime import cuda_driver
+from tensorlang.runtime.cuda_driver import Device, Memory
+
+_ALIGN: Final = 256  # bytes: what any access and copy may want
+_DYNAMIC_SHARED: Final = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+_WITHOUT_ASKING: Final = 48 << 10  # bytes of shared memory
+
+
+class Module:
+    """A cubin in a context, and its kernels' handles.
+
+    Args:
+        device: Where.
+        cubin: The machine code.
+        launches: What the host starts: names, and bytes of dynamic shared memory.
+
+    Raises:
+        DeviceError: the driver refuses the code, as that of another architecture.
+    """
+
+    def __init__(
+        self, device: Device, cubin: bytes, launches: Sequence[Mapping[str, Any]]
+    ) -> None:
+        self.device: Final = device
+        self._module = ctypes.c_void_p()
+        with device.lock, device.current():
+            cuda_driver.call("cuModuleLoadData", ctypes.byref(self._module), cubin)
+            handles = [self._function(launch) for launch in launches]
+            self._reported = Memory(device, ctypes.sizeof(ctypes.c_int32))
+            self._forget(cuda_driver.LEGACY)
+            cuda_driver.call("cuStreamSynchronize", cuda_driver.LEGACY)
+        self._handles = (ctypes.c_void_p * len(handles))(*handles)
+        self.table: Final = ctypes.addressof(self._handles)
+        self.faults: Final = self._reported.address
+
+    def _function(self, launch: Mapping[str, Any]) -> int:
+        function = ctypes.c_void_p()
+        cuda_driver.call(
+            "cuModuleGetFunction",
+            ctypes.byref(function),
+            self._module,
+            str(launch["name"]).encode(),
+        )
+        shared = launch.get("dynamic_shared", 0)
+        if shared > _WITHOUT_ASKING:
+            cuda_driver.call("cuFuncSetAttribute", function, _DYNAMIC_SHARED, shared)
+        return function.value or 0
+
+    def report(self, stream: int) -> int:
+        """The fault of what the stream was given, waited for; it is then forgotten."""
+        code = ctypes.c_int32()
+        size = ctypes.sizeof(code)
+        cuda_driver.call(
+            "cuMemcpyDtoHAsync_v2", ctypes.addressof(code), self.faults, size, stream
+        )
+        cuda_driver.call("cuStreamSynchronize", stream)
+        if code.value:
+            self._forget(stream)
+        return code.value
+
+    def _forget(self, stream: int) -> None:
+        place, size = self._reported.address, self._reported.size
+        cuda_driver.call("cuMemsetD8Async", place, 0, size, stream)
+
+
+class Workspace:
+    """Memory that the calls on one stream use one after the other."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._memory: Memory | None = None
+
+    def take(self, sizes: Iterable[int], stream: int) -> list[int]:
+        """Addresses of pieces of these sizes, good until the next call on the stream.
+
+        Raises:
+            DeviceMemoryError: there is no memory for them.
+        """
+        whole = [-(-size // _ALIGN) * _ALIGN for size in sizes]
+        *starts, end = accumulate(whole, initial=0)
+        if end and (self._memory is None or self._memory.size < end):
+            self._memory = None  # given back first: there may be no room for both
+            self._memory = Memory(self._device, end, stream)
+        first = self._memory.address if self._memory is not None else 0
+        return [first + start for start in starts]
+
+
+_WORKSPACES: Final[dict[tuple[int, int], Workspace]] = {}
+
+
+def workspace(device: Device, stream: int) -> Workspace:
+    """The workspace of a stream."""
+    return _WORKSPACES.setdefault((device.index, stream), Workspace(device))

@@ -1,0 +1,213 @@
+"""DLPack: reading another library's capsule, and handing memory over in one.
+
+The structs are those of DLPack's `dlpack.h`, version 0.8: `DLManagedTensor`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from tensorlang.errors import ArgumentError, DTypeError
+from tensorlang.ir.dtypes import bf16
+from tensorlang.runtime.device_arrays import DeviceArray
+
+CPU: Final = 1
+CUDA: Final = 2
+_NAME: Final = b"dltensor"
+_CODES: Final = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 6: "bool"}
+_TITLES: Final = frozenset(
+    {"bool", "float16", "float32", "float64"}
+    | {f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)}
+)
+_KINDS: Final = {"i": 0, "u": 1, "f": 2, "b": 6}
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    )
+
+
+class _Managed(ctypes.Structure):
+    pass
+
+
+_Deleter = ctypes.CFUNCTYPE(None, ctypes.POINTER(_Managed))
+_Managed._fields_ = (
+    ("tensor", _Tensor),
+    ("context", ctypes.c_void_p),
+    ("deleter", _Deleter),
+)
+_Destructor = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+@dataclass(frozen=True)
+class Read:
+    """What a capsule says; holding it keeps the memory alive.
+
+    `device` is its kind and number; strides are in bytes, None where elements lie in a
+    row.
+    """
+
+    capsule: Any
+    address: int
+    device: tuple[int, int]
+    shape: tuple[int, ...]
+    strides: tuple[int, ...] | None
+    dtype: np.dtype[Any]
+
+
+def read(capsule: Any, name: str) -> Read:
+    """What another library's capsule says of its array, which `name` is in errors.
+
+    Raises:
+        DTypeError: NumPy has no such element type.
+        ArgumentError: the capsule was used before.
+    """
+    api = ctypes.pythonapi
+    api.PyCapsule_IsValid.argtypes = (ctypes.py_object, ctypes.c_char_p)
+    if not api.PyCapsule_IsValid(capsule, _NAME):
+        raise ArgumentError(f"{name}: its DLPack capsule was used before")
+    api.PyCapsule_GetPointer.argtypes = (ctypes.py_object, ctypes.c_char_p)
+    api.PyCapsule_GetPointer.restype = ctypes.c_void_p
+    place = api.PyCapsule_GetPointer(capsule, _NAME)
+    tensor = _Managed.from_address(place).tensor
+    dtype = _dtype(tensor, name)
+    count = range(tensor.ndim)
+    strides = None
+    if tensor.strides:
+        strides = tuple(tensor.strides[at] * dtype.itemsize for at in count)
+    return Read(
+        capsule,
+        (tensor.data or 0) + tensor.byte_offset,
+        (tensor.device_type, tensor.device_id),
+        tuple(tensor.shape[at] for at in count),
+        strides,
+        dtype,
+    )
+
+
+def _dtype(tensor: _Tensor, name: str) -> np.dtype[Any]:
+    kind = _CODES.get(tensor.code, "")
+    if kind == "bfloat" and tensor.bits == 16:
+        return bf16.numpy
+    title = "bool" if kind == "bool" else f"{kind}{tensor.bits}"
+    if tensor.lanes != 1 or title not in _TITLES:
+        raise DTypeError(
+            f"{name} has elements of DLPack's type {tensor.code}, {tensor.bits} bits, "
+            f"{tensor.lanes} lanes, which kernels do not have"
+        )
+    return np.dtype(title)
+
+
+class Exported:
+    """Memory of a device that speaks DLPack and `__cuda_array_interface__`."""
+
+    def __init__(self, array: DeviceArray) -> None:
+        self._array = array
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """As NumPy's."""
+        return self._array.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """As NumPy's."""
+        return self._array.dtype
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        array = self._array
+        return {
+            "shape": array.shape,
+            "strides": None,
+            "data": (array.memory, not array.writeable),
+            "typestr": array.dtype.str,
+            "stream": array.stream or 1,
+            "version": 3,
+        }
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (CUDA, self._array.place.key[1])
+
+    def __dlpack__(self, *, stream: Any = None, **_: Any) -> Any:
+        if stream not in (None, -1):
+            _awaited(self._array, stream)
+        return capsule(self._array, self.__dlpack_device__())
+
+
+def _awaited(array: DeviceArray, stream: int) -> None:
+    """Have the consumer's stream wait for what fills the array."""
+    from tensorlang.runtime import cuda_driver  # noqa: PLC0415 - it imports this
+
+    here = array.stream or cuda_driver.LEGACY
+    if stream != here and (stream, here) != (1, cuda_driver.LEGACY):
+        device = cuda_driver.device(array.place.key[1])
+        with device.current():
+            mark = cuda_driver.Event(device)
+            mark.record(here)
+            mark.awaited_by(stream)
+
+
+# what capsules hold, until their consumer says that it is done
+_HELD: Final[dict[int, tuple[Any, ...]]] = {}
+
+
+def _done(managed: Any) -> None:
+    _HELD.pop(ctypes.addressof(managed.contents), None)
+
+
+def _dropped(capsule: int) -> None:
+    """A capsule that ends without a consumer."""
+    api = ctypes.pythonapi
+    valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(
+        ("PyCapsule_IsValid", api)
+    )
+    if valid(capsule, _NAME):
+        pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(
+            ("PyCapsule_GetPointer", api)
+        )
+        _HELD.pop(pointer(capsule, _NAME), None)
+
+
+_DONE: Final = _Deleter(_done)
+_DROPPED: Final = _Destructor(_dropped)
+
+
+def capsule(array: DeviceArray, device: tuple[int, int]) -> Any:
+    """A capsule over an array's memory, which lives as long as its consumer wants."""
+    dims = (ctypes.c_int64 * max(array.ndim, 1))(*array.shape)
+    is_bf16 = array.dtype == bf16.numpy
+    tensor = _Tensor(
+        data=array.memory,
+        device_type=device[0],
+        device_id=device[1],
+        ndim=array.ndim,
+        code=4 if is_bf16 else _KINDS[array.dtype.kind],
+        bits=8 * array.dtype.itemsize,
+        lanes=1,
+        shape=dims,
+        strides=None,
+        byte_offset=0,
+    )
+    managed = _Managed(tensor, None, _DONE)
+    place = ctypes.addressof(managed)
+    _HELD[place] = (managed, dims, array)
+    make = ctypes.pythonapi.PyCapsule_New
+    make.restype = ctypes.py_object
+    make.argtypes = (ctypes.c_void_p, ctypes.c_char_p, _Destructor)
+    return make(place, _NAME, _DROPPED)

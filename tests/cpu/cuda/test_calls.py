@@ -1,0 +1,239 @@
+# ruff: noqa: ARG001
+"""Calls on a GPU, end to end, on a fake one that runs launches by the interpreter."""
+
+import numpy as np
+import pytest
+
+from tensorlang import build, targets
+from tensorlang.errors import (
+    ArgumentError,
+    DeviceError,
+    DeviceMemoryError,
+    DTypeError,
+    KernelError,
+    ShapeError,
+    TensorlangError,
+)
+from tensorlang.ops import find, math, nn, optim, random
+from tensorlang.runtime import building
+
+RNG = np.random.default_rng(7)
+
+
+def softmax(driver):
+    op = find("nn.softmax")
+    return op.build(op.workload((4, 24)), "cuda")
+
+
+def test_the_target_is_the_device(driver):
+    target = targets.get("cuda:1")
+    assert (target.kind, target.name, target.arch) == ("cuda", "cuda:1", "sm_90a")
+    assert (target.device, target.threads) == ("Fake H200", 132)
+    assert "wgmma" in target.features
+    with pytest.raises(TensorlangError, match="this machine has 2 GPUs"):
+        targets.get("cuda:2")
+
+
+def test_host_arrays_go_there_and_back(driver):
+    x = RNG.normal(size=(4, 24)).astype(np.float32)
+    kernel = softmax(driver)
+    y = kernel(x)
+    assert type(y) is np.ndarray
+    np.testing.assert_allclose(y, nn.softmax(x), rtol=1e-6)
+    assert [call[1:] for call in driver.calls if call[0] == "retain"] == [(0,)]
+    for _ in range(3):
+        np.testing.assert_array_equal(kernel(x), y)
+    assert driver.counted("cuModuleLoadData") == 1
+    assert driver.counted("retain") == 1
+    assert driver.counted("init") == 1
+
+
+def test_arrays_there_stay_there(driver, fake):
+    x = RNG.normal(size=(4, 24)).astype(np.float32)
+    kernel = softmax(driver)
+    given = fake.Tensor(driver, x)
+    y = kernel(given)
+    np.testing.assert_array_equal(fake.fetched(y), kernel(x))
+    before = (
+        driver.counted("cuMemcpyHtoDAsync_v2"),
+        driver.counted("cuMemcpyDtoHAsync_v2"),
+    )
+    waits = driver.counted("cuStreamSynchronize")
+    out = fake.Tensor(driver, np.zeros_like(x))
+    assert kernel(given, out=out) is out
+    np.testing.assert_array_equal(out.get(), fake.fetched(y))
+    after = (
+        driver.counted("cuMemcpyHtoDAsync_v2"),
+        driver.counted("cuMemcpyDtoHAsync_v2"),
+    )
+    assert (after, driver.counted("cuStreamSynchronize")) == (before, waits)
+
+
+def test_operators_go_where_the_arrays_are(driver, fake):
+    x = RNG.normal(size=(3, 8)).astype(np.float32)
+    there = fake.Tensor(driver, x)
+    np.testing.assert_array_equal(fake.fetched(nn.relu(there)), np.maximum(x, 0))
+    np.testing.assert_array_equal(fake.fetched(math.add(there, x)), x + x)
+    key = random.key(5)
+    y = nn.dropout(there, 0.5, key=key.clone())
+    np.testing.assert_array_equal(fake.fetched(y), nn.dropout(x, 0.5, key=key))
+    out = fake.Tensor(driver, np.zeros(40, np.uint32))
+    random.bits(random.key(1), (40,), out=out)
+    np.testing.assert_array_equal(out.get(), random.bits(random.key(1), (40,)))
+
+
+def test_updates_in_place(driver, fake):
+    start = [np.abs(RNG.normal(size=37)).astype(np.float32) for _ in range(4)]
+    held = [fake.Tensor(driver, array) for array in start]
+    optim.adam(*held, step=3, lr=1e-2)
+    optim.adam(*start, step=3, lr=1e-2)
+    for here, there in zip(start, held, strict=True):
+        np.testing.assert_array_equal(there.get(), here)
+
+
+def test_the_callers_stream(driver, fake):
+    x = RNG.normal(size=(4, 24)).astype(np.float32)
+    kernel = softmax(driver)
+    out = fake.Tensor(driver, x, stream=88)
+    kernel(fake.Tensor(driver, x, stream=77), out=out)
+    assert {launch[-1] for launch in driver.launched} == {77}
+    waits = [call[1] for call in driver.calls if call[0] == "cuStreamWaitEvent"]
+    assert waits == [77, 88]  # for the output before, by the output's stream after
+    driver.launched.clear()
+    kernel(fake.Tensor(driver, x), out=fake.Tensor(driver, x))
+    assert {launch[-1] for launch in driver.launched} == {0}
+
+
+def test_another_context_is_current_before_and_after(driver, fake):
+    x = RNG.normal(size=(4, 24)).astype(np.float32)
+    driver.current = fake.OTHER_CONTEXT
+    np.testing.assert_allclose(softmax(driver)(x), nn.softmax(x), rtol=1e-6)
+    assert driver.current == fake.OTHER_CONTEXT
+
+
+def test_what_does_not_fit_is_told(driver, fake):
+    kernel = softmax(driver)
+    x = np.zeros((4, 24), np.float32)
+    read_only = fake.Tensor(driver, x, read_only=True)
+    with pytest.raises(ArgumentError, match="read-only"):
+        kernel(x, out=read_only)
+    with pytest.raises(DTypeError, match="float64"):
+        kernel(fake.Tensor(driver, x.astype(np.float64)))
+    with pytest.raises(ShapeError, match=r"shape \(4, 25\)"):
+        kernel(fake.Tensor(driver, np.zeros((4, 25), np.float32)))
+    strided = fake.Tensor(driver, np.zeros((4, 48), np.float32))
+    strided.told |= {"shape": (4, 24), "strides": (192, 8)}
+    with pytest.raises(ArgumentError, match="not contiguous; pass a contiguous copy"):
+        kernel(strided)
+    masked = fake.Tensor(driver, x)
+    masked.told["mask"] = masked
+    with pytest.raises(ArgumentError, match="has a mask"):
+        kernel(masked)
+    stranger = fake.Tensor(driver, x)
+    stranger.told["data"] = (4096, False)
+    with pytest.raises(ArgumentError, match="a CUDA context of its own"):
+        kernel(stranger)
+    elsewhere = fake.Tensor(driver, x)
+    elsewhere.__class__ = type(
+        "Elsewhere", (fake.Tensor,), {"__dlpack_device__": lambda _: (2, 1)}
+    )
+    with pytest.raises(ArgumentError, match=r"runs on cuda, and .* on cuda:1"):
+        kernel(elsewhere)
+    with pytest.raises(ArgumentError, match="lie on cuda and cuda:1"):
+        math.add(fake.Tensor(driver, x), elsewhere)
+    with pytest.raises(ArgumentError, match="on cuda, which this target cannot reach"):
+        nn.relu(fake.Tensor(driver, x), target="llvm")
+
+
+def test_overlaps(driver, fake):
+    x = RNG.normal(size=(4, 24)).astype(np.float32)
+    given = fake.Tensor(driver, x)
+    softmax(driver)(given, out=given)
+    np.testing.assert_allclose(given.get(), nn.softmax(x), rtol=1e-6)
+
+
+def test_what_the_driver_refuses(driver):
+    x = np.zeros((4, 24), np.float32)
+    kernel = softmax(driver)
+    kernel(x)
+    driver.fail["cuLaunchKernel"] = 400
+    with pytest.raises(DeviceError, match="CUDA_ERROR_INVALID_HANDLE") as caught:
+        kernel(x)
+    assert not caught.value.lost
+    driver.fail = {"cuStreamSynchronize": 700}
+    with pytest.raises(DeviceError, match="start a new one") as caught:
+        kernel(x)
+    assert caught.value.lost
+    driver.fail = {"cuMemAllocAsync": 2}
+    larger = np.zeros((1 << 12, 24), np.float32)
+    with pytest.raises(DeviceMemoryError, match="free arrays on the device"):
+        kernel(larger) if kernel.signature.free else nn.softmax(larger, target="cuda")
+    driver.fail = {}
+    np.testing.assert_allclose(kernel(x), np.full_like(x, 1 / 24), rtol=1e-6)
+
+
+def test_a_check_reports_its_fault(driver):
+    table = RNG.normal(size=(5, 3)).astype(np.float32)
+    with pytest.raises(KernelError):
+        nn.embedding(np.array([1, 9], np.int32), table, target="cuda")
+    rows = nn.embedding(np.array([1, 4], np.int32), table, target="cuda")
+    np.testing.assert_array_equal(rows, table[[1, 4]])
+
+
+def test_a_warm_process_compiles_nothing(driver, monkeypatch):
+    from tensorlang.runtime import cuda
+
+    op = find("nn.softmax")
+    op.build(op.default, "cuda")
+    building.forget()
+
+    def refuse(*_):
+        raise AssertionError("compiled again")
+
+    monkeypatch.setattr(cuda, "compiled", refuse)
+    assert op.build(op.default, "cuda").resources["launches"] >= 1
+
+
+def test_a_kernel_for_an_architecture_alone_is_not_run(driver):
+    op = find("nn.gelu")
+    kernel = op.build(op.default, "cuda:sm_80")
+    with pytest.raises(TensorlangError, match="compiled for sm_80 alone"):
+        kernel.launch(1, 2)
+
+
+def test_dynamic_shared_memory_is_asked_for(driver):
+    op = find("math.add")
+    kernel = build(op.function(op.default), "cuda", store=False)
+    kernel._host["launches"][0]["dynamic_shared"] = 100 << 10
+    x = np.ones(8, np.float32)
+    np.testing.assert_array_equal(kernel(x, x), x + x)
+    asked = [call for call in driver.calls if call[0] == "cuFuncSetAttribute"]
+    assert [call[1:] for call in asked] == [(8, 100 << 10)]
+
+
+def test_graphs(driver, fake):
+    op = find("nn.batch_norm_train")
+    kernel = op.build(op.default, "cuda")
+    assert kernel.resources["launches"] >= 1
+    arrays = []
+    from tensorlang.ops.examples import arguments
+
+    workload = op.workload(
+        *[(2, 3, 4, 4), (3,), (3,), (3,), (3,)][: len(op.default.shapes)]
+    )
+    kernel = op.build(workload, "cuda")
+    given, scalars = arguments(op, workload, seed=1)
+    if len(kernel._host["launches"]) < 4:
+        pytest.skip("it has few launches by now")
+    arrays = [fake.Tensor(driver, array) for array in given]
+    results = []
+    for _ in range(3):
+        for held, array in zip(arrays, given, strict=True):
+            fake.ctypes.memmove(int(held.memory), array.ctypes.data, array.nbytes)
+        kernel.launch(*arrays, *scalars)
+        results.append([held.get().copy() for held in arrays])
+    assert driver.counted("cuGraphLaunch") == 2
+    assert driver.counted("cuStreamEndCapture") == 1
+    for later in results[1:]:
+        for a, b in zip(results[0], later, strict=True):
+            np.testing.assert_array_equal(a, b)

@@ -1,0 +1,363 @@
+# ruff: noqa: ARG002, N802, N815
+"""A GPU that is none: PyCUDA's and the driver's parts that the runtime uses.
+
+Device memory is this process's, and a launch is run by the interpreter on it, with the
+arguments that it is given. Everything that is called is written down in `calls`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import sys
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+import numpy as np
+
+from tensorlang import devices, targets
+from tensorlang.codegen.simt.host import data_of, launches
+from tensorlang.errors import InterpreterError
+from tensorlang.ir.dtypes import DType
+from tensorlang.ir.interpreter import run
+from tensorlang.ir.nodes import Function, Param
+from tensorlang.runtime import (
+    building,
+    cuda,
+    cuda_arrays,
+    cuda_driver,
+    cuda_graphs,
+    cuda_module,
+    host_program,
+    toolchain,
+)
+
+CONTEXT, OTHER_CONTEXT = 0xC0, 0xC1
+OUT_OF_MEMORY, INVALID_HANDLE, ILLEGAL_ADDRESS = 2, 400, 700
+NAMES = {2: "CUDA_ERROR_OUT_OF_MEMORY", 400: "CUDA_ERROR_INVALID_HANDLE"}
+NAMES |= {700: "CUDA_ERROR_ILLEGAL_ADDRESS"}
+START = ctypes.CFUNCTYPE(
+    ctypes.c_int32,
+    ctypes.c_uint64,
+    *(ctypes.c_uint32,) * 7,
+    ctypes.c_uint64,
+    ctypes.POINTER(ctypes.c_void_p),
+    ctypes.c_void_p,
+)
+
+
+def install(monkeypatch) -> Driver:
+    """Let this process see a GPU, until the test ends."""
+    driver = Driver()
+    pycuda, module = ModuleType("pycuda"), ModuleType("pycuda.driver")
+    pycuda.__spec__ = ModuleSpec("pycuda", None)
+    pycuda.driver = module
+    module.init = lambda: driver.note("init")
+    module.Device = type(
+        "Device", (_Device,), {"driver": driver, "count": staticmethod(lambda: 2)}
+    )
+    module.device_attribute = _Attributes
+    module.get_driver_version = lambda: 13050
+    monkeypatch.setitem(sys.modules, "pycuda", pycuda)
+    monkeypatch.setitem(sys.modules, "pycuda.driver", module)
+    monkeypatch.setattr(cuda_driver, "library", lambda: driver)
+    monkeypatch.setattr(toolchain, "versions", lambda: "fake")
+    monkeypatch.setattr(toolchain, "ptx_of", lambda source, arch: source + arch)
+    monkeypatch.setattr(toolchain, "cubin_of", lambda ptx, _: (ptx.encode(), {}))
+    compiled = cuda.compiled
+
+    def remembered(source, lowered, signature, target):
+        made = compiled(source, lowered, signature, target)
+        driver.code[made[0]] = lowered
+        return made
+
+    monkeypatch.setattr(cuda, "compiled", remembered)
+    monkeypatch.setattr(cuda_module, "_WORKSPACES", {})
+    monkeypatch.setattr(cuda_graphs, "_STREAMS", {})
+    forget()
+    return driver
+
+
+def forget():
+    """Drop what is remembered of GPUs, real and fake."""
+    building.forget()
+    for held in (
+        devices._cuda_driver,
+        devices.cuda_devices,
+        targets._cuda,
+        cuda_driver.device,
+        cuda_arrays.place_of,
+    ):
+        held.cache_clear()
+
+
+class _Attributes:
+    MULTIPROCESSOR_COUNT = "units"
+    MAX_THREADS_PER_BLOCK = "threads"
+    MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = "shared"
+    L2_CACHE_SIZE = "l2"
+
+
+VALUES = {"units": 132, "threads": 1024, "shared": 227 << 10, "l2": 50 << 20}
+
+
+class _Device:
+    def __init__(self, index):
+        self.index = index
+
+    def name(self):
+        return "Fake H200"
+
+    def compute_capability(self):
+        return (9, 0)
+
+    def get_attribute(self, name):
+        return VALUES[name]
+
+    def retain_primary_context(self):
+        self.driver.note("retain", self.index)
+        return type("Context", (), {"handle": CONTEXT})()
+
+
+class Driver:
+    """The entries of libcuda, as ctypes would show them.
+
+    Attributes:
+        calls: What was called, with what matters of its arguments.
+        code: The lowered function of each cubin.
+        fail: Codes that functions give, by name, in place of doing anything.
+        launched: Name, grid, block, shared bytes and stream of each launch.
+    """
+
+    def __init__(self):
+        self.calls, self.code, self.fail, self.launched = [], {}, {}, []
+        self.memory, self.kernels, self.graphs = {}, {}, {}
+        self.current, self.capturing = CONTEXT, None
+        self._start = START(self._launch)
+        self._next = 1000
+
+    def note(self, *what):
+        self.calls.append(what)
+
+    def counted(self, name):
+        return sum(call[0] == name for call in self.calls)
+
+    def handle(self):
+        self._next += 1
+        return self._next
+
+    def __getattr__(self, name):
+        if name == "cuLaunchKernel":
+            return self._start
+        if name not in cuda_driver.FUNCTIONS:
+            raise AttributeError(name)
+        types = cuda_driver.FUNCTIONS[name]
+
+        def function(*args):
+            assert len(args) == len(types), name
+            for kind, arg in zip(types, args, strict=True):
+                if kind is not ctypes.c_void_p or isinstance(arg, (int, bytes)):
+                    kind(arg) if not isinstance(arg, (bytes, ctypes.c_void_p)) else 0
+            self.note(name, *[a for a in args if isinstance(a, int)])
+            if name in self.fail:
+                return self.fail[name]
+            return getattr(self, f"_{name}")(*args) or 0
+
+        return function
+
+    # ------------------------------------------------------------------ entries
+
+    def _cuGetErrorName(self, code, text):
+        text._obj.value = NAMES[code].encode()
+
+    def _cuGetErrorString(self, code, text):
+        text._obj.value = b"as the driver says"
+
+    def _cuCtxGetCurrent(self, place):
+        place._obj.value = self.current
+
+    def _cuCtxPushCurrent_v2(self, context):
+        self.current = context
+
+    def _cuCtxPopCurrent_v2(self, place):
+        self.current = OTHER_CONTEXT
+
+    def _cuModuleLoadData(self, place, cubin):
+        place._obj.value = self.handle()
+        self.kernels[place._obj.value] = self.code[cubin]
+
+    def _cuModuleGetFunction(self, place, module, name):
+        function = self.kernels[module.value]
+        found = [x for x in launches(function) if x.name == name.decode()]
+        place._obj.value = self.handle()
+        (self.kernels[place._obj.value],) = found
+
+    def _cuFuncSetAttribute(self, function, attribute, value):
+        assert (function.value in self.kernels, attribute) == (True, 8)
+
+    def _cuMemAllocAsync(self, place, size, stream):
+        self.in_context()
+        held = (ctypes.c_ubyte * (size + 256))()
+        address = -(-ctypes.addressof(held) // 256) * 256
+        ctypes.memset(address, 0xCB, size)
+        self.memory[address] = (held, size)
+        place._obj.value = address
+
+    def _cuMemFreeAsync(self, address, stream):
+        del self.memory[address]
+
+    def _cuMemcpyHtoDAsync_v2(self, address, source, size, stream):
+        self.inside(address, size)
+        ctypes.memmove(address, source, size)
+
+    def _cuMemcpyDtoHAsync_v2(self, target, address, size, stream):
+        self.inside(address, size)
+        ctypes.memmove(target, address, size)
+
+    def _cuMemcpyDtoDAsync_v2(self, target, source, size, stream):
+        self.inside(target, size)
+        self.inside(source, size)
+        ctypes.memmove(target, source, size)
+
+    def _cuMemsetD8Async(self, address, value, size, stream):
+        self.inside(address, size)
+        ctypes.memset(address, value, size)
+
+    def _cuPointerGetAttribute(self, place, attribute, address):
+        assert attribute == 1
+        place._obj.value = CONTEXT if self.holds(address) else OTHER_CONTEXT
+
+    def _cuStreamCreate(self, place, flags):
+        place._obj.value = self.handle()
+
+    def _cuStreamSynchronize(self, stream):
+        self.in_context()
+
+    def _cuEventCreate(self, place, flags):
+        place._obj.value = self.handle()
+
+    def _cuEventElapsedTime(self, place, first, last):
+        place._obj.value = 1.5
+
+    def _cuStreamBeginCapture_v2(self, stream, mode):
+        assert stream not in (0, 1, 2)
+        self.capturing = (stream, [])
+
+    def _cuStreamEndCapture(self, stream, place):
+        place._obj.value = self.handle()
+        assert self.capturing[0] == stream
+        self.graphs[place._obj.value] = self.capturing[1]
+        self.capturing = None
+
+    def _cuGraphInstantiateWithFlags(self, place, graph, flags):
+        place._obj.value = self.handle()
+        self.graphs[place._obj.value] = self.graphs[graph.value]
+
+    def _cuGraphLaunch(self, graph, stream):
+        for launch in self.graphs[graph]:
+            self._execute(*launch[:-2], stream, launch[-1])
+
+    def _nothing(self, *_):
+        return 0
+
+    _cuStreamWaitEvent = _cuEventRecord = _cuEventSynchronize = _nothing
+    _cuEventDestroy_v2 = _cuGraphDestroy = _cuGraphExecDestroy = _nothing
+    _cuModuleUnload = _nothing
+
+    # ------------------------------------------------------------------- launches
+
+    def _launch(self, kernel, *rest):
+        *sizes, stream, params, _ = rest
+        launch = self.kernels[kernel]
+        values = []
+        for arg in launch.data()["args"]:
+            kind = DType(arg[2]) if arg[0] == "scalar" else DType("u64")
+            raw = ctypes.string_at(params[len(values)], max(kind.bits // 8, 1))
+            values.append(np.frombuffer(raw, kind.numpy)[0])
+        if "cuLaunchKernel" in self.fail:
+            return self.fail["cuLaunchKernel"]
+        if self.capturing is not None:
+            assert stream == self.capturing[0]
+            self.capturing[1].append((launch, sizes, stream, values))
+            return 0
+        return self._execute(launch, sizes, stream, values)
+
+    def _execute(self, launch, sizes, stream, values):
+        self.in_context()
+        self.launched.append(
+            (launch.name, *map(tuple, (sizes[:3], sizes[3:6])), stream)
+        )
+        names = {
+            var.name: values[len(launch.buffers) + at].item()
+            for at, var in enumerate(launch.scalars)
+        }
+        grid = [host_program.number(data_of(e), names) for e in launch.grid]
+        assert (grid, list(launch.block)) == (sizes[:3], sizes[3:6])
+        params, arrays = [], []
+        for buffer, address in zip(launch.buffers, values, strict=False):
+            if buffer in launch.scratch:
+                continue
+            size = host_program.number(data_of(buffer.shape[0]), names)
+            if not self.inside(int(address), size * buffer.dtype.bytes):
+                return ILLEGAL_ADDRESS
+            raw = (ctypes.c_ubyte * (size * buffer.dtype.bytes)).from_address(
+                int(address)
+            )
+            arrays.append(np.frombuffer(raw, buffer.dtype.numpy))
+            params.append(Param(buffer, "inout"))
+        function = Function(launch.name, tuple(params), launch.scalars, launch.nest)
+        try:
+            run(function, *arrays, **names)
+        except InterpreterError as error:
+            told = re.search(r"check failed with code (-?\d+)", str(error))
+            if told is None:
+                raise
+            ctypes.c_int32.from_address(int(values[-1])).value = int(told[1])
+        return 0
+
+    def holds(self, address, size=1):
+        return any(
+            start <= address and address + size <= start + room
+            for start, (_, room) in self.memory.items()
+        )
+
+    def inside(self, address, size):
+        assert not size or self.holds(address, size), hex(address)
+        return True
+
+    def in_context(self):
+        assert self.current == CONTEXT, "no context is current"
+
+
+class Tensor:
+    """An array on the fake GPU that speaks `__cuda_array_interface__`."""
+
+    def __init__(self, driver, array, stream=None, *, read_only=False):
+        self.memory = cuda_driver.Memory(cuda_driver.device(0), array.nbytes)
+        self.driver, self.shape, self.dtype = driver, array.shape, array.dtype
+        ctypes.memmove(
+            int(self.memory), np.ascontiguousarray(array).ctypes.data, array.nbytes
+        )
+        self.told = {
+            "shape": array.shape,
+            "typestr": array.dtype.str,
+            "data": (int(self.memory), read_only),
+            "strides": None,
+            "stream": stream,
+            "version": 3,
+        }
+
+    @property
+    def __cuda_array_interface__(self):
+        return self.told
+
+    def get(self):
+        return fetched(self)
+
+
+def fetched(array):
+    """The elements of an array on the fake GPU."""
+    told = array.__cuda_array_interface__
+    size = int(np.prod(told["shape"])) * np.dtype(told["typestr"]).itemsize
+    raw = ctypes.string_at(told["data"][0], size)
+    return np.frombuffer(raw, told["typestr"]).reshape(told["shape"])
