@@ -3,6 +3,10 @@
 Every thread runs the whole program; the loops of one kind are shared out among the
 threads, and all that holds no such loop is run by one thread alone. A barrier stands
 between two of these where one writes what the other uses, and none at the end.
+
+A copy hinted `async` writes when its thread waits for it: a barrier then stands behind
+the wait, before the first use. That nothing is used earlier is the schedule's to see to
+and the interpreter's to find.
 """
 
 from __future__ import annotations
@@ -11,11 +15,14 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final
 
+from tensorlang.codegen.copies import ASYNC, is_copy_sync
 from tensorlang.errors import CodegenError
 from tensorlang.ir.nodes import (
     Alloc,
     Barrier,
     Buffer,
+    Call,
+    Evaluate,
     Expr,
     For,
     If,
@@ -23,12 +30,13 @@ from tensorlang.ir.nodes import (
     Node,
     Seq,
     Stmt,
+    Store,
     While,
     seq,
 )
-from tensorlang.ir.visit import allocations, reads, writes
+from tensorlang.ir.visit import allocations, reads, walk, writes
 
-_OWN: Final = ("register", "private")
+OWN: Final = ("register", "private")
 
 
 @dataclass
@@ -71,6 +79,15 @@ class Pending:
         self.shared.join(other.shared)
 
 
+def copied(node: Node) -> set[Buffer]:
+    """What only copies write below a node that are there when they are waited for."""
+    found: dict[bool, set[Buffer]] = {True: set(), False: set()}
+    for part in walk(node):
+        if isinstance(part, Store):
+            found[ASYNC in part.hints].add(part.buffer)
+    return found[True] - found[False]
+
+
 class Barriers(ABC):
     """Walks a program in order, placing guards, shares and barriers.
 
@@ -86,6 +103,7 @@ class Barriers(ABC):
         """`first` holds in the one thread that runs what is not shared out."""
         self.first = first
         self.pending = Pending()
+        self.copied: set[Buffer] = set()
 
     @abstractmethod
     def holds(self, stmt: Stmt) -> bool:
@@ -112,7 +130,7 @@ class Barriers(ABC):
         for item in stmt.stmts if isinstance(stmt, Seq) else (stmt,):
             if isinstance(item, Alloc):
                 out.append(item)
-            elif isinstance(item, Let) or self.holds(item):
+            elif isinstance(item, Let) or is_copy_sync(item) or self.holds(item):
                 flush()
                 out.extend(self.team(item))
             else:
@@ -129,6 +147,11 @@ class Barriers(ABC):
         match stmt:
             case Let():
                 return [*self.wait(stmt, alone=False), stmt]
+            case Evaluate(expr=Call(name="wait_copies")):
+                self.pending.shared.writes |= self.copied
+                return [stmt]
+            case Evaluate():
+                return [stmt]
             case For() if self.divides(stmt):
                 return [*self.wait(stmt, alone=False), *self.divide(stmt)]
             case For():
@@ -138,24 +161,32 @@ class Barriers(ABC):
                 waits = self.wait(stmt.cond, alone=False)
                 return [*waits, replace(stmt, body=self.repeat(stmt.body, stmt.cond))]
             case If():
-                return [*self.wait(stmt.cond, alone=False), self.branch(stmt)]
+                waits = self.wait(stmt.cond, alone=False)
+                return [*waits, *self.ahead(stmt), self.branch(stmt)]
         raise CodegenError(f"a {type(stmt).__name__} cannot hold a {self.holder} loop")
 
     def wait(self, node: Node, *, alone: bool) -> list[Stmt]:
         """Record the accesses of a node; a barrier where they must wait."""
         own = set(allocations(node))
         read, write = (
-            {b for b in found - own if b.scope not in _OWN}
+            {b for b in found - own if b.scope not in OWN}
             for found in (reads(node), writes(node))
         )
+        started = {b for b in copied(node) if b not in own}
+        self.copied |= started
         others = [self.pending.shared] if alone else [*self.pending.each()]
         found: list[Stmt] = []
         if any(access.conflicts(read, write) for access in others):
             found = [Barrier(self.scope)]
             self.pending = Pending()
         mine = self.pending.alone if alone else self.pending.shared
-        mine.join(Access(read, write))
+        mine.join(Access(read, write - started))
         return found
+
+    def ahead(self, stmt: If) -> list[Stmt]:
+        """A barrier before a branch that would have to begin with one: none here."""
+        del stmt
+        return []
 
     def repeat(self, body: Stmt, cond: Expr | None) -> Stmt:
         """A body that runs again: its start waits for its own end."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from tensorlang.codegen.blocks import remove_blocks
 from tensorlang.codegen.collectives import refuse_missing
+from tensorlang.codegen.copies import plain_copies
 from tensorlang.codegen.deinterleave import deinterleave
 from tensorlang.codegen.expand_math import expand_math
 from tensorlang.codegen.flatten import flatten
@@ -34,6 +35,7 @@ def lower(function: Function, target: Any) -> Function:
     """
     _refuse_bound_loops(function)
     refuse_missing(function, target)
+    function = plain_copies(function)
     names = Names(function)
     function = give_way(function, names, RESERVED)
     function = remove_blocks(function)

@@ -84,6 +84,12 @@ def _checked(dtypes: DTypes) -> DType:
     return boolean
 
 
+def _waited(dtypes: DTypes) -> DType:
+    if dtypes != (i64,):
+        raise DTypeError(f"wait_copies takes a number of groups as i64, got {dtypes}")
+    return boolean
+
+
 def _prefetched(dtypes: DTypes) -> DType:
     del dtypes  # an address of any element type
     return boolean
@@ -147,8 +153,26 @@ _TABLE: Final = (
         "reports fault b where a is false, and goes on",
         pure=False,
     ),
+    Intrinsic(
+        "commit_copies",
+        0,
+        lambda _: boolean,
+        lambda: np.True_,
+        "makes one group of the thread's stores hinted async since the last one",
+        pure=False,
+    ),
+    Intrinsic(
+        "wait_copies",
+        1,
+        _waited,
+        lambda _: np.True_,
+        "waits for all of the thread's groups of copies but the last a",
+        pure=False,
+    ),
 )
 NATIVES: Final = {intrinsic.name: intrinsic for intrinsic in _TABLE}
+# what groups stores hinted `async`, and waits for the groups
+COPY_SYNCS: Final = ("commit_copies", "wait_copies")
 
 
 def call(table: Mapping[str, Intrinsic], name: str, *args: ExprLike) -> Call:

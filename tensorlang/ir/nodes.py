@@ -113,7 +113,7 @@ LOOP_KINDS: Final = ("serial", "parallel", "vectorized", "unrolled", "bound")
 AXIS_KINDS: Final = ("spatial", "reduction", "ordered", "opaque", "disjoint")
 BUFFER_SCOPES: Final = ("global", "shared", "register", "private")
 EXECUTION_SCOPES: Final = ("thread", "warp", "warpgroup", "block", "cluster")
-HINTS: Final = ("aligned", "nontemporal", "prefetch")
+HINTS: Final = ("aligned", "nontemporal", "prefetch", "async")
 ROLES: Final = ("in", "out", "inout")
 
 Scalar: TypeAlias = bool | int | float

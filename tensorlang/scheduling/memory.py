@@ -33,6 +33,7 @@ from tensorlang.scheduling.tree import (
 SHARING: Final = ("parallel", "bound")
 THREAD: Final = "thread."
 OWN: Final = ("register", "private")
+_GIVEN: Final = tuple(name for name in HINTS if name != "async")  # that is pipeline's
 
 
 @legality("threads share no temporary of one")
@@ -123,8 +124,8 @@ def hint(func: Function, block: str, buffer: str, *hints: str) -> Function:
     """
     path = find_block(func, block)
     target = find_buffer(func, buffer)
-    if not hints or not set(hints) <= set(HINTS):
-        raise ScheduleError(f"hint: hints are {', '.join(HINTS)}, not {hints}")
+    if not hints or not set(hints) <= set(_GIVEN):
+        raise ScheduleError(f"hint: hints are {', '.join(_GIVEN)}, not {hints}")
     if "aligned" in hints and target in func.buffers:
         raise ScheduleError(
             f"hint: {buffer} is the caller's, whose alignment is not known; cache it "

@@ -162,6 +162,15 @@ class Schedule:
         """Consume what a loop body has produced right there."""
         self.apply("reverse_compute_at", block, loop)
 
+    def fuse_axes(self, block: str, axes: Sequence[str]) -> str:
+        """Let several axes of a block be one."""
+        made: tuple[str] = self.apply("fuse_axes", block, axes)
+        return made[0]
+
+    def fuse_dims(self, buffer: str, dims: Sequence[int]) -> None:
+        """Let several dimensions of a temporary be one."""
+        self.apply("fuse_dims", buffer, dims)
+
     def reindex(self, block: str, buffer: str) -> tuple[str, str]:
         """Access a buffer through one that is indexed by the block's axes."""
         made: tuple[str, str] = self.apply("reindex", block, buffer)
@@ -186,6 +195,14 @@ class Schedule:
         made: tuple[str, str]
         made = self.apply("rfactor", block, loop, **_given(axis=axis or None))
         return made
+
+    def pipeline(self, loop: str, stages: int) -> None:
+        """Fetch what a loop stages some iterations ahead, asynchronously."""
+        self.apply("pipeline", loop, stages)
+
+    def double_buffer(self, loop: str) -> None:
+        """Fetch what a loop stages one iteration ahead."""
+        self.apply("double_buffer", loop)
 
     def tensorize(self, target: str, intrinsic: str) -> None:
         """Replace a tile's loops by an instruction of that meaning."""

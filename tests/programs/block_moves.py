@@ -11,6 +11,7 @@ from tensorlang_test_programs.views import Arguments, View, pick, usually
 
 from tensorlang.ir.nodes import (
     BUFFER_SCOPES,
+    Alloc,
     Axis,
     Block,
     Buffer,
@@ -18,6 +19,7 @@ from tensorlang.ir.nodes import (
     Load,
     Node,
     Reduce,
+    Seq,
     Stmt,
     Store,
 )
@@ -293,3 +295,25 @@ def _extents(stmt: Stmt) -> list[Any] | None:
 def tensorize(draw: Draw, view: View) -> Arguments | None:
     found = tiles(view)
     return pick(draw, found) if found else None
+
+
+def staging(view: View) -> list[str]:
+    """Loops that fill a temporary of their own."""
+    return [
+        place.name
+        for place in view.loops
+        if isinstance(place.loop.body, Seq)
+        and len(place.loop.body.stmts) > 2
+        and isinstance(place.loop.body.stmts[0], Alloc)
+        and place.loop.kind == "serial"
+    ]
+
+
+def double_buffer(draw: Draw, view: View) -> Arguments | None:
+    found = staging(view) or [place.name for place in view.loops]
+    return (pick(draw, found),) if found else None
+
+
+def pipeline(draw: Draw, view: View) -> Arguments | None:
+    given = double_buffer(draw, view)
+    return given and (*given, draw(st.integers(2, 4)))

@@ -1,4 +1,4 @@
-"""What the rules of instructions of a warp protect from."""
+"""What the rules of instructions of a warp, and of pipelines, protect from."""
 
 from __future__ import annotations
 
@@ -34,5 +34,52 @@ BROKEN_WARPS: Final[Mapping[str, Broken]] = {
     ),
     "all lanes of a warp come to its instruction": Broken(
         tile(where=", where=p * 8 + t // 4 < 10"), _TENSORIZE
+    ),
+    "a stage is filled before it is used, and by nothing else": Broken(
+        """
+def twice(a: f32[8, 4], b: f32[8, 4], y: Out[f32[8, 4]], z: Out[f32[8, 4]]):
+    for k in range(8):
+        t = alloc(f32[4])
+        for i in range(4):
+            with block("t", vk=spatial(8, k), vi=spatial(4, i)):
+                t[vi] = a[vk, vi]
+        for j in range(4):
+            with block("y", wk=spatial(8, k), vj=spatial(4, j)):
+                y[wk, vj] = t[vj]
+        for p in range(4):
+            with block("again", uk=spatial(8, k), vp=spatial(4, p)):
+                t[vp] = b[uk, vp]
+        for q in range(4):
+            with block("z", xk=spatial(8, k), vq=spatial(4, q)):
+                z[xk, vq] = t[vq]
+""",
+        step("double_buffer", "k"),
+    ),
+    "a stage is one thing or the other to a block": Broken(
+        """
+def sums(x: f32[3, 4], y: Out[f32[3]]):
+    for f in range(12):
+        t = alloc(f32[1])
+        with block("t", vf=spatial(12, f)):
+            t[0] = x[vf // 4, vf % 4]
+        for j in range(1):
+            with block("y", vi=spatial(3, f // 4), vk=reduction(4, f % 4)):
+                reduce(sum, y[vi], t[0])
+""",
+        step("pipeline", "f", 3),
+    ),
+    "iterations of a pipelined loop run in order": Broken(
+        """
+def rows(a: f32[8, 4], y: Out[f32[8, 4]]):
+    for k in parallel(8):
+        t = alloc(f32[4])
+        for i in range(4):
+            with block("t", vk=spatial(8, k), vi=spatial(4, i)):
+                t[vi] = a[vk, vi]
+        for j in range(4):
+            with block("y", wk=spatial(8, k), vj=spatial(4, j)):
+                y[wk, vj] = t[vj] * 2.0
+""",
+        step("double_buffer", "k"),
     ),
 }

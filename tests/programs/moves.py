@@ -42,13 +42,22 @@ MOVES: Final[Mapping[str, Callable[[Draw, View], Any]]] = {
     "set_scope": block_moves.set_scope,
     "store_at": block_moves.store_at,
     "store_in": block_moves.store_in,
+    "pipeline": block_moves.pipeline,
+    "double_buffer": block_moves.double_buffer,
     "hint": block_moves.hint,
 }
 
 
 # where it can be, a step is drawn more often, so that each has its share of a run
 _MOVING: Final = ("compute_at", "set_scope", *["reverse_compute_at", "inline"] * 3) * 2
-_OFTEN: Final = ("rfactor", "pad", "decompose_reduction", "reindex")
+_OFTEN: Final = (
+    "rfactor",
+    "pad",
+    "decompose_reduction",
+    "reindex",
+    "cache_read",
+    "transform_layout",
+)
 
 
 @st.composite
@@ -57,6 +66,7 @@ def steps(draw: Draw, func: Function) -> Step | None:
     view = View(func)
     often = ["tensorize"] * 9 if block_moves.tiles(view) else []
     often += _MOVING if block_moves.producers(view) else ()
+    often += ["pipeline", *["double_buffer"] * 2] * 8 if block_moves.staging(view) else []
     often += ["merge"] * 4 if loop_moves.neighbours(view) else []
     often += ["store_at"] * 9 if block_moves.parts(view) else []
     often += ["store_in"] * 9 if block_moves.held_in_results(view) else []

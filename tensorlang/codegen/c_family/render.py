@@ -17,10 +17,12 @@ from tensorlang import templates
 from tensorlang.codegen.c_family import forms, vectors
 from tensorlang.codegen.c_family.literals import literal
 from tensorlang.codegen.hopper import printing as hopper
+from tensorlang.codegen.copies import copied_from
 from tensorlang.codegen.simt.host import Launch, is_private, launches
 from tensorlang.errors import CodegenError
 from tensorlang.ir.collectives import is_collective
 from tensorlang.ir.dtypes import DType
+from tensorlang.ir.natives import COPY_SYNCS
 from tensorlang.ir.nodes import Binary, Buffer, Expr, Function, Node, Param, Seq, Var
 from tensorlang.ir.visit import free_vars, writes
 from tensorlang.targets import Target
@@ -124,6 +126,8 @@ class Printer:
             "tile": self.tile,
             "tile_index": vectors.tile_index,
             "is_collective": is_collective,
+            "copied_from": copied_from,
+            "copy_syncs": COPY_SYNCS,
             "dtype": DType,
             **hopper.helpers(self.current),
         }

@@ -22,7 +22,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from tensorlang.codegen.barriers import Barriers
+from tensorlang.codegen.barriers import OWN, Barriers, Pending
+from tensorlang.codegen.copies import is_copy_sync
 from tensorlang.codegen.names import Names
 from tensorlang.codegen.simt.privatise import privatise
 from tensorlang.codegen.team import serial
@@ -31,6 +32,7 @@ from tensorlang.errors import CodegenError
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.nodes import (
     Alloc,
+    Barrier,
     Buffer,
     Const,
     Expr,
@@ -45,7 +47,7 @@ from tensorlang.ir.nodes import (
     as_expr,
     seq,
 )
-from tensorlang.ir.visit import loops, reads, rebuild, replace_buffers
+from tensorlang.ir.visit import loops, reads, rebuild, replace_buffers, writes
 
 BLOCKS: Final = ("block.x", "block.y", "block.z")
 THREADS: Final = ("thread.x", "thread.y", "thread.z")
@@ -262,11 +264,23 @@ class _Threads(Barriers):
 
     def holds(self, stmt: Stmt) -> bool:
         """Whether a statement holds a loop over threads."""
-        return has_bound(stmt, THREADS)
+        return is_copy_sync(stmt) or has_bound(stmt, THREADS)
 
     def divides(self, stmt: Stmt) -> bool:
         """Whether a statement is a loop over threads."""
         return isinstance(stmt, For) and stmt.kind == "bound"
+
+    def ahead(self, stmt: If) -> list[Stmt]:
+        """A barrier before a branch whose threads must wait for what was done before.
+
+        Inside, what follows the branch could not count on it.
+        """
+        read = {b for b in reads(stmt) if b.scope not in OWN}
+        write = {b for b in writes(stmt) if b.scope not in OWN}
+        if not any(access.conflicts(read, write) for access in self.pending.each()):
+            return []
+        self.pending = Pending()
+        return [Barrier(self.scope)]
 
     def divide(self, loop: For) -> list[Stmt]:
         """One thread's iteration, guarded where there are more threads than those."""

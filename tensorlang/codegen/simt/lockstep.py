@@ -18,6 +18,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from tensorlang.codegen.blocks import conjunction
+from tensorlang.codegen.copies import ASYNC, is_zero
 from tensorlang.codegen.folding import fold_node
 from tensorlang.codegen.multiples import multiple
 from tensorlang.codegen.names import Names
@@ -36,8 +37,10 @@ from tensorlang.ir.nodes import (
     Load,
     Node,
     Ramp,
+    Select,
     Seq,
     Shuffle,
+    Splat,
     Stmt,
     Store,
     Var,
@@ -145,6 +148,10 @@ class _Lockstep:
         wide, value = self.gathered(stmt.value)
         given = [_at(value, values) for values in self.values]
         parts = self.parts(stmt.buffer, index)
+        if parts is not None and ASYNC in stmt.hints:
+            whole = self.copy(stmt, parts)
+            if whole is not None:
+                return whole
         if parts is None:
             single = [
                 replace(stmt, indices=(_at(index, values),), value=part)
@@ -167,6 +174,29 @@ class _Lockstep:
             for n, first in enumerate(parts)
         ]
         return seq(*wide, *named, *stores)
+
+    def copy(self, stmt: Store, parts: list[Expr]) -> Stmt | None:
+        """A wide copy, or 0 in its place, where both sides go in the same parts."""
+        value = stmt.value
+        source = value.a if isinstance(value, Select) else value
+        if not isinstance(source, Load) or source.mask or not source.indices:
+            return None
+        sources = self.parts(source.buffer, source.indices[0])
+        width = self.count // len(parts)
+        if sources is None or len(sources) != len(parts):
+            return None
+        if isinstance(value, Select) and (
+            self.varies(value.cond) or not is_zero(value.b)
+        ):
+            return None
+        made: list[Stmt] = []
+        for to, first in zip(parts, sources, strict=True):
+            at, place = (Ramp(e, Const(1, e.dtype), width) for e in (first, to))
+            whole: Expr = replace(source, indices=(at,))
+            if isinstance(value, Select):
+                whole = Select(value.cond, whole, Splat(value.b, width))
+            made.append(replace(stmt, indices=(place,), value=whole))
+        return seq(*made)
 
     def gathered(self, value: Expr) -> tuple[list[Stmt], Expr]:
         """Wide loads for a value, and the value over a stand-in for each of them."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from tensorlang.codegen.blocks import remove_blocks
 from tensorlang.codegen.collectives import refuse_missing
+from tensorlang.codegen.copies import narrow_copies, plain_copies
 from tensorlang.codegen.deinterleave import deinterleave
 from tensorlang.codegen.expand_math import expand_math
 from tensorlang.codegen.flatten import flatten
@@ -43,6 +44,8 @@ def lower(function: Function, target: Any) -> Function:
         CodegenError: the function uses what a launch has not.
     """
     refuse_missing(function, target)
+    if "cp_async" not in target.features:
+        function = plain_copies(function)
     function = lower_roles(function, target)
     if target.model == "cpu":
         return _for_groups(function, target)
@@ -55,7 +58,7 @@ def lower(function: Function, target: Any) -> Function:
     function = simplify_function(flatten(function))
     function = make_launches(function, names)
     function = in_lockstep(simplify_function(function), names, target.vector_bits // 8)
-    function = simplify_function(unroll(function, names))
+    function = narrow_copies(simplify_function(unroll(function, names)))
     function = widen_narrow(load_once(function))
     return name_shared(function, names)
 

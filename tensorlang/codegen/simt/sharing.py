@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from tensorlang.codegen.names import Names
+from tensorlang.ir.natives import COPY_SYNCS
 from tensorlang.ir.nodes import (
     AtomicUpdate,
     Binary,
@@ -119,6 +120,8 @@ def _repeated(run: list[Stmt]) -> set[Expr]:
 
 def _worth(expr: Expr) -> bool:
     if not isinstance(expr, (Binary, Call)):
+        return False
+    if isinstance(expr, Call) and expr.name in COPY_SYNCS:
         return False
     operands = [c for c in children(expr) if not isinstance(c, (Const, Var))]
     simple = not operands and isinstance(expr, Binary) and expr.op in ("add", "sub")

@@ -15,12 +15,14 @@ import numpy as np
 from tensorlang.errors import InterpreterError
 from tensorlang.ir.interpreter.banks import warps
 from tensorlang.ir.interpreter.races import Conflict
+from tensorlang.ir.natives import COPY_SYNCS
 from tensorlang.ir.nodes import (
     Alloc,
     Arrive,
     AtomicUpdate,
     Barrier,
     Block,
+    Call,
     For,
     Role,
     Stmt,
@@ -85,6 +87,8 @@ def _plan(loop: For) -> int:
     """How many lanes a batch of the loop may have; 0 if it is clearly in order."""
     for node in walk(loop.body):
         if isinstance(node, (Barrier, AtomicUpdate, Role, Arrive, Wait)):
+            return 0
+        if isinstance(node, Call) and node.name in COPY_SYNCS:
             return 0
         if isinstance(node, Block) and node.scope != "thread":
             return 0

@@ -13,6 +13,7 @@ from tensorlang.ir.interpreter.batching import batch
 from tensorlang.ir.interpreter.block_checks import restart
 from tensorlang.ir.interpreter.blocks import run_block
 from tensorlang.ir.interpreter.clocks import Clocks
+from tensorlang.ir.interpreter.copies import copies_of, settle
 from tensorlang.ir.interpreter.evaluate import evaluate
 from tensorlang.ir.interpreter.lanes import Lanes
 from tensorlang.ir.interpreter.memory import Memory, locate, write
@@ -20,6 +21,7 @@ from tensorlang.ir.interpreter.objects import arrive, declare
 from tensorlang.ir.interpreter.roles import grouped, run_roles, wait
 from tensorlang.ir.interpreter.state import Machine
 from tensorlang.ir.interpreter.update import atomic, reduce
+from tensorlang.ir.natives import COPY_SYNCS
 from tensorlang.ir.nodes import (
     Alloc,
     Arrive,
@@ -27,6 +29,7 @@ from tensorlang.ir.nodes import (
     Barrier,
     BarrierObject,
     Block,
+    Call,
     Evaluate,
     For,
     If,
@@ -243,7 +246,10 @@ def _(node: Store, machine: Machine, lanes: Lanes) -> None:
     indices = [evaluate(index, machine, lanes) for index in node.indices]
     mask = None if node.mask is None else evaluate(node.mask, machine, lanes)
     memory = machine.memory(node.buffer)
-    write(machine, lanes, locate(machine, lanes, memory, indices, mask), value)
+    place = locate(machine, lanes, memory, indices, mask)
+    write(machine, lanes, place, value)
+    if "async" in node.hints:
+        copies_of(machine).start(place, lanes)
 
 
 def _updated(node: Store) -> frozenset[int]:
@@ -286,4 +292,7 @@ def _(node: Barrier, machine: Machine, lanes: Lanes) -> None:
 @execute.register
 def _(node: Evaluate, machine: Machine, lanes: Lanes) -> None:
     machine.step()
-    evaluate(node.expr, machine, lanes)
+    if isinstance(node.expr, Call) and node.expr.name in COPY_SYNCS:
+        settle(node.expr, machine, lanes)
+    else:
+        evaluate(node.expr, machine, lanes)

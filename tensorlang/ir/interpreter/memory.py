@@ -33,6 +33,7 @@ class Memory:
         overwritten: Of an `inout` parameter, which elements were written.
         instance: Name under which the lanes know their instance; "" where there is one.
         frame: The lanes that each have an instance of their own.
+        copying: Which elements a copy into is under way; None where none ever was.
         clocked: When warps in roles touched each element, and by whose clocks.
         shadow: Who touched each element, for races; made when first needed.
         owners: By block with disjoint axes: the iteration that touched each element.
@@ -41,6 +42,7 @@ class Memory:
     __slots__ = (
         "buffer",
         "clocked",
+        "copying",
         "data",
         "frame",
         "instance",
@@ -77,6 +79,7 @@ class Memory:
         self.shadow: Shadow | None = None
         self.owners: dict[str, Array] = {}
         self.clocked: tuple[Clocks, Record] | None = None
+        self.copying: Array | None = None
 
 
 def _poisoned(buffer: Buffer, total: int) -> Array:
@@ -192,6 +195,7 @@ def read(machine: Machine, lanes: Lanes, place: Place, *, plain: bool = True) ->
         InterpreterError: `unwritten`, `inout`, `race` or `disjoint`.
     """
     memory = place.memory
+    _refuse_copying(lanes, place, "read")
     if memory.written is not None and "unwritten" in machine.checks:
         bad = ~memory.written[place.flat]
         _refuse(lanes, place, bad, "is read, but nothing wrote it")
@@ -217,6 +221,14 @@ def _refuse(lanes: Lanes, place: Place, bad: Array, message: str) -> None:
         raise fault(lanes, int(at[0]), f"{name} {message}")
 
 
+def _refuse_copying(lanes: Lanes, place: Place, verb: str) -> None:
+    """Fault on an element that a copy is on its way to."""
+    if place.memory.copying is not None:
+        bad = place.memory.copying[place.flat]
+        told = "while a copy into it is under way; wait_copies has to come first"
+        _refuse(lanes, place, bad, f"is {verb} {told}")
+
+
 def write(machine: Machine, lanes: Lanes, place: Place, values: Array) -> None:
     """Put `values` at a place, in the lanes' order.
 
@@ -226,6 +238,7 @@ def write(machine: Machine, lanes: Lanes, place: Place, values: Array) -> None:
     memory = place.memory
     if memory.role == "in" and "in_param" in machine.checks:
         raise fault(lanes, 0, f"{memory.buffer.name} is an `in` parameter: no writes")
+    _refuse_copying(lanes, place, "written")
     watch(machine, lanes, place, "write")
     shape = (lanes.count, *place.flat.shape[1:])
     if values.ndim < len(shape):

@@ -13,6 +13,7 @@ from tensorlang.ir.interpreter.undo import Undo
 
 if TYPE_CHECKING:
     from tensorlang.ir.interpreter.clocks import Clocks
+    from tensorlang.ir.interpreter.copies import Copies
     from tensorlang.ir.interpreter.lanes import Array, Lanes
     from tensorlang.ir.interpreter.memory import Memory
     from tensorlang.ir.interpreter.objects import Objects
@@ -94,6 +95,7 @@ class Machine:
     words: dict[Laid, list[Array]] = field(default_factory=dict)
     objects: dict[str, Objects] = field(default_factory=dict)
     clocks: Clocks | None = None  # of the threads that meet at barrier objects
+    copies: Copies | None = None  # under way: stores hinted `async`
     passed: int = 0  # waits that went on, and roles that ended
     alone: bool = False  # a copy or a collective runs, which no thread does itself
     span: int = 1  # threads that a lane stands for in a collective

@@ -1,0 +1,127 @@
+"""A block's tile among the lanes of its warps, as tensor cores leave their results.
+
+A product of 16 by 16 is spread over 32 lanes: rows in 2 times 8, columns in 2 times 4
+times 2. The lane is the 8 and the 4; the three 2s are its own sums.
+
+    row    = (warp row, product, half, lane // 4)
+    column = (warp column, product, half, lane % 4, 2)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tensorlang.schedules.cutting import fused
+from tensorlang.scheduling import Schedule
+
+WARP: Final = 32
+_CHUNK: Final = 8  # 16-bit numbers of a 16-byte copy
+_BANKS: Final = 8  # such copies side by side before the banks begin again
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """A tile of rows and columns, and the warps along each."""
+
+    sizes: tuple[int, int]
+    warps: tuple[int, int]
+
+    @property
+    def threads(self) -> int:
+        """Threads of the block."""
+        return WARP * self.warps[0] * self.warps[1]
+
+    @property
+    def sums(self) -> int:
+        """Sums of one thread."""
+        return self.sizes[0] * self.sizes[1] // self.threads
+
+    @property
+    def products(self) -> tuple[int, int]:
+        """Products of one warp along rows and columns."""
+        (rows, columns), (m, n) = self.sizes, self.warps
+        return rows // m // 16, columns // n // 16
+
+    def split(self, side: int) -> list[int]:
+        """The factors of rows (0) or columns (1), outermost first."""
+        inner = [2, 8] if side == 0 else [2, 4, 2]
+        return [self.warps[side], self.products[side], *inner]
+
+    def order(self, i: Sequence[str], j: Sequence[str]) -> tuple[list[str], list[str]]:
+        """Of loops that were split so, those of the threads, and those of one."""
+        return [i[0], j[0], i[3], j[3]], [i[1], j[1], i[2], j[2], j[4]]
+
+    def share(self, s: Schedule, block: str) -> None:
+        """Share out a nest over the tile: the last two loops around a block."""
+        rows, columns = s.loops(block)[-2:]
+        threads, own = self.order(
+            s.split(rows, self.split(0)), s.split(columns, self.split(1))
+        )
+        s.reorder(*threads, *own)
+        over_threads(s, block, self, threads, own[:-1])
+        s.vectorize(own[-1])
+
+
+def over_threads(
+    s: Schedule, block: str, lanes: Lanes, threads: Sequence[str], own: Sequence[str]
+) -> None:
+    """Bind perfectly nested loops, as one, to threads; those of one are written out."""
+    del block, lanes
+    s.bind(fused(s, threads), "thread.x")
+    for loop in own:
+        s.unroll(loop)
+
+
+def fragment_layout(lanes: Lanes) -> str:
+    """Sums in registers: the thread first, then what it has of each product."""
+    (rows, columns), (m, n) = lanes.sizes, lanes.warps
+    warp = f"(i // {rows // m} * {n} + j // {columns // n})"
+    products = lanes.products
+    return (
+        f"lambda i, j: ({warp} * {WARP} + i % 8 * 4 + j % 8 // 2, "
+        f"i // 16 % {products[0]}, j // 16 % {products[1]}, "
+        "j // 8 % 2, i // 8 % 2, j % 2)"
+    )
+
+
+def staged_rows(
+    s: Schedule,
+    copy: str,
+    buffer: str,
+    shape: tuple[int, int],
+    threads: int,
+    *,
+    swizzle: bool,
+) -> None:
+    """A tile copied in rows, 16 bytes a thread, into places of their own in the banks.
+
+    Args:
+        s: The schedule.
+        copy: The block that copies.
+        buffer: The copy, in shared memory.
+        shape: Its rows, and the length of one.
+        threads: Of the block.
+        swizzle: Whether the 16-byte parts of a row change places, by its number; else
+            rows are 16 bytes longer.
+    """
+    s.transform_layout(buffer, swizzled(shape[1]) if swizzle else padded(shape[1]))
+    whole = fused(s, s.loops(copy)[-2:])
+    steps, thread, lane = s.split(whole, [None, threads, _CHUNK])
+    s.reorder(thread, steps, lane)
+    s.bind(thread, "thread.x")
+    s.unroll(steps)
+    s.vectorize(lane)
+
+
+def swizzled(length: int) -> str:
+    """Parts of a row, exclusive-or'd with the row's number: 8 rows fill all banks."""
+    chunks = min(length // _CHUNK, _BANKS)
+    row = f"r // {_BANKS // chunks} % {chunks}"
+    return f"lambda r, c: (r, (c // {_CHUNK} ^ {row}) * {_CHUNK} + c % {_CHUNK})"
+
+
+def padded(length: int) -> str:
+    """Rows that are one 16-byte part longer than their numbers."""
+    return f"lambda r, c: (r * {length + _CHUNK} + c,)"

@@ -1,0 +1,264 @@
+"""Matrix products of f16 and bf16 on tensor cores.
+
+    y[i, j] = epilogue(sum over k of x[i, k] * w[j, k])
+
+A block has a tile of rows and columns, each warp of it a part, made of products of 16
+by 16 by 16. Operands are staged in shared memory, `depth` steps of k at once, in
+16-byte copies whose places are swizzled, so that neither these nor `ldmatrix` meet in a
+bank. Sums stay in registers, spread over the lanes as the instruction leaves them; what
+follows the product (bias, activation, dropout) runs on them there.
+
+Rows, columns and steps that do not fill a tile are zeros that nobody stores. What has
+another form than this goes the plain way (`tiles`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from tensorlang.errors import ScheduleError
+from tensorlang.ir.nodes import Buffer, For, Load
+from tensorlang.ir.visit import free_vars, reads
+from tensorlang.schedules.cutting import extent, tried
+from tensorlang.schedules.generic import stage_named, stage_names
+from tensorlang.schedules.simt.fragments import (
+    Lanes,
+    fragment_layout,
+    over_threads,
+    staged_rows,
+)
+from tensorlang.schedules.stages import Stage, extent_of, has_long_chains, tile_axes
+from tensorlang.scheduling import Knobs, Schedule
+
+NEEDED: Final = frozenset(("mma", "ldmatrix"))
+_BLOCKS: Final = (32, 64, 128, 256)
+_DEPTHS: Final = (16, 32, 64)
+_WARPS: Final = (1, 2, 4)
+_STAGES: Final = (1, 2, 3, 4, 5)
+_STEP: Final = 16  # of k, that one instruction folds
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A matrix that is multiplied: its buffer, and whether it lies as [k, ..]."""
+
+    buffer: Buffer
+    turned: bool
+
+    @property
+    def suffix(self) -> str:
+        """How an instruction's name tells of it."""
+        return "t" if self.turned else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Knob values: what a block has, how warps share it, and how it is staged."""
+
+    rows: int
+    columns: int
+    depth: int
+    warps: tuple[int, int]
+    stages: int
+    swizzle: bool
+
+    @property
+    def lanes(self) -> Lanes:
+        """How the tile's elements are shared out among lanes."""
+        return Lanes((self.rows, self.columns), self.warps)
+
+
+def tensor_cores(s: Schedule, knobs: Knobs, stage: Stage) -> None:
+    """A product of two matrices of 16-bit floats, with what follows it.
+
+    Raises:
+        ScheduleError: the target has no tensor cores, or the stage is none such.
+    """
+    if s.target is None or not NEEDED.issubset(s.target.features):
+        raise ScheduleError("the target has no tensor cores")
+    a, b = operands(stage)
+    tile = _tile(knobs, stage)
+    _fits(tile, s)
+    _schedule(s, stage, (a, b), tile)
+
+
+def operands(stage: Stage) -> tuple[Operand, Operand]:
+    """The operand of the rows, and the one of the columns.
+
+    Raises:
+        ScheduleError: the stage is no product of two matrices of f16 or of bf16 whose
+            rows can be copied 16 bytes at once.
+    """
+    axes, folded = tile_axes(stage), stage.driven("reduction")
+    if axes is None or len(folded) != 1 or len(stage.driven("spatial")) != 2:
+        raise ScheduleError("tensor cores are for the product of two matrices")
+    loads, names = stage.loads, {load.buffer.dtype.name for load in stage.loads}
+    if len(loads) != 2 or len(names) != 1 or not names <= {"f16", "bf16"}:
+        raise ScheduleError("tensor cores are for two operands of f16 or of bf16")
+    k = stage.axis(folded[0])
+    found = []
+    for load, loop in zip(loads, axes, strict=True):
+        own = stage.axis(loop), k
+        if load.indices not in (own, own[::-1]):
+            raise ScheduleError(f"{load!r} is no row of a matrix along {own}")
+        _copied_wide(load, stage)
+        found.append(Operand(load.buffer, load.indices == own[::-1]))
+    return found[0], found[1]
+
+
+def _copied_wide(load: Load, stage: Stage) -> None:
+    """Refuse a matrix whose rows cannot be copied 16 bytes at once, tile by tile."""
+    loop = next(x for x in stage.loops if stage.axis(x) == load.indices[-1])
+    whole = _STEP if loop in stage.driven("reduction") else _BLOCKS[0]
+    length = extent_of(loop)
+    if length is None or length % whole:
+        raise ScheduleError(
+            f"rows of {load.buffer.name} have {loop.extent!r} numbers, no multiple of "
+            f"{whole}"
+        )
+
+
+def _tile(knobs: Knobs, stage: Stage) -> Tile:
+    """The knobs; by default what fits an unknown number of rows, and no more."""
+    axes, (folded,) = tile_axes(stage), stage.driven("reduction")
+    assert axes is not None
+    row, column = axes
+    depth = _largest(extent_of(folded), _DEPTHS[:2])
+    depth = _largest(extent_of(folded), _DEPTHS[:2])
+    depth = _largest(extent_of(folded), _DEPTHS[:2])
+    rows, columns = (_largest(extent_of(x), _BLOCKS[:3]) for x in (row, column))
+    warps = 2, 2 if columns <= 64 or not _is_long(stage) else 4
+    return Tile(
+        knobs.choice("block_rows", _BLOCKS, default=rows),
+        knobs.choice("block_columns", _BLOCKS, default=columns),
+        knobs.choice("depth", _DEPTHS, default=depth),
+        (
+            knobs.choice("warp_rows", _WARPS, default=warps[0]),
+            knobs.choice("warp_columns", _WARPS, default=warps[1]),
+        ),
+        knobs.choice("stages", _STAGES, default=3),
+        knobs.flag("swizzle", default=True),
+    )
+
+
+def _largest(extent: int | None, sizes: tuple[int, ...]) -> int:
+    """The largest size that wastes nothing, else the smallest that holds all."""
+    if extent is None:
+        return sizes[-1]
+    whole = [size for size in sizes if extent % size == 0]
+    return max(whole) if whole else next((n for n in sizes if n >= extent), sizes[-1])
+
+
+def _is_long(stage: Stage) -> bool:
+    return has_long_chains(stage)
+
+
+def _fits(tile: Tile, s: Schedule) -> None:
+    """Refuse a tile that no block can have.
+
+    Raises:
+        ScheduleError: warps do not share it in wholes of 16, or it is too large.
+    """
+    assert s.target is not None
+    sides = zip((tile.rows, tile.columns), tile.warps, strict=True)
+    if any(size % (16 * warps) for size, warps in sides):
+        raise ScheduleError(
+            f"{tile.warps} warps do not share {tile.rows} by {tile.columns} in "
+            "products of 16 by 16"
+        )
+    staged = 2 * tile.depth * (tile.rows + tile.columns) * tile.stages
+    if staged > s.target.shared_bytes or tile.lanes.sums > 128:
+        raise ScheduleError(
+            f"{staged} bytes of shared memory and {tile.lanes.sums} sums of a thread "
+            f"are more than a block of {s.target} may have"
+        )
+
+
+def _schedule(
+    s: Schedule, stage: Stage, pair: tuple[Operand, Operand], tile: Tile
+) -> None:
+    axes, (folded,) = tile_axes(stage), stage.driven("reduction")
+    assert axes is not None
+    row, column = axes
+    block, lanes = stage.name, tile.lanes
+    result = _temporary(s, stage)
+    copies = _padded(s, stage, tile, (row, column, folded))
+    i0, *i = s.split(row.var.name, [None, *lanes.split(0)])
+    j0, *j = s.split(column.var.name, [None, *lanes.split(1)])
+    k0, k1, k2 = s.split(folded.var.name, [None, tile.depth // _STEP, _STEP])
+    threads, own = lanes.order(i, j)
+    s.reorder(i0, j0, k0, *threads, k1, *own, k2)
+    write, sums = s.cache_write(block, result, "shared", at=j0)
+    _epilogues(s, write)
+    init = s.decompose_reduction(block, k0)
+    for operand, size in zip(pair, (tile.rows, tile.columns), strict=True):
+        made = _staged(s, block, operand, copies, k0)
+        shape = (tile.depth, size) if operand.turned else (size, tile.depth)
+        staged_rows(s, *made, shape, lanes.threads, swizzle=tile.swizzle)
+    over_threads(s, init, lanes, s.loops(init)[2:6], s.loops(init)[6:])
+    lanes.share(s, write)
+    over_threads(s, block, lanes, threads, [k1, *own[:2]])
+    s.transform_layout(sums, fragment_layout(lanes))
+    dtype = pair[0].buffer.dtype.name
+    turned = [f"_{side}t" for side, o in zip("ab", pair, strict=True) if o.turned]
+    s.tensorize(own[2], f"mma_m16n16k16_{dtype}{''.join(turned)}")
+    s.bind(i0, "block.y")
+    s.bind(j0, "block.x")
+    stages = min(tile.stages, extent(s, k0) or tile.stages)
+    if stages > 1:
+        s.pipeline(k0, stages)
+
+
+def _temporary(s: Schedule, stage: Stage) -> str:
+    """What the sums are stored in: never a parameter, for it may have to be padded."""
+    if stage.output not in s.function.buffers:
+        return stage.output.name
+    return s.cache_write(stage.name, stage.output.name, "global")[1]
+
+
+def _padded(
+    s: Schedule, stage: Stage, tile: Tile, loops: tuple[For, For, For]
+) -> dict[str, tuple[str, str]]:
+    """Tiles made whole: of each padded operand, the block that copies it, the copy."""
+    sizes = dict(zip(loops, (tile.rows, tile.columns, tile.depth), strict=True))
+    ragged = {x for x, size in sizes.items() if (extent_of(x) or 1) % size}
+    ragged |= {x for x in loops if extent_of(x) is None}
+    if not ragged:
+        return {}
+    used = {stage.axis(loop) for loop in ragged}
+    made = {
+        load.buffer.name: s.cache_read(stage.name, load.buffer.name, "global")
+        for load in stage.loads
+        if used & {v for index in load.indices for v in free_vars(index)}
+    }
+    by_axis = {stage.axis(loop): size for loop, size in sizes.items() if loop in ragged}
+    s.pad(stage.name, [by_axis.get(axis.var, 1) for axis in stage.block.axes])
+    return made
+
+
+def _staged(
+    s: Schedule,
+    block: str,
+    operand: Operand,
+    copies: dict[str, tuple[str, str]],
+    at: str,
+) -> tuple[str, str]:
+    """A tile of an operand in shared memory, zeros where it was padded."""
+    copy, source = copies.get(operand.buffer.name, ("", operand.buffer.name))
+    made = s.cache_read(block, source, "shared", at=at)
+    if copy:
+        s.inline(copy)
+    return made
+
+
+def _epilogues(s: Schedule, write: str) -> None:
+    """What follows the product, on each sum as soon as it is complete."""
+    for name in stage_names(s):
+        found = stage_named(s, name)
+        if found is not None and name != write and reads(found.block.body):
+            tried(s, _fold_in, s, name)
+
+
+def _fold_in(s: Schedule, name: str) -> None:
+    s.inline(name, reverse=True)

@@ -1,0 +1,85 @@
+"""Asynchronous copies where a target has none, or none that narrow: plain stores."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+from tensorlang.ir.natives import COPY_SYNCS
+from tensorlang.ir.nodes import (
+    Call,
+    Const,
+    Evaluate,
+    Expr,
+    Function,
+    Load,
+    Ramp,
+    Select,
+    Seq,
+    Splat,
+    Stmt,
+    Store,
+    seq,
+)
+from tensorlang.ir.visit import rebuild
+
+ASYNC: Final = "async"
+_WIDTHS: Final = (4, 8, 16)  # bytes that one instruction copies
+
+
+def is_copy_sync(stmt: Stmt) -> bool:
+    """Whether a statement closes a group of copies, or waits for groups."""
+    return (
+        isinstance(stmt, Evaluate)
+        and isinstance(stmt.expr, Call)
+        and stmt.expr.name in COPY_SYNCS
+    )
+
+
+def plain_copies(function: Function) -> Function:
+    """The function without asynchronous copies: a plain store is there at once."""
+    return replace(function, body=_visit(function.body, narrow_only=False))
+
+
+def narrow_copies(function: Function) -> Function:
+    """Asynchronous only where one instruction copies: 4, 8 or 16 bytes from global."""
+    return replace(function, body=_visit(function.body, narrow_only=True))
+
+
+def _visit(node: Any, *, narrow_only: bool) -> Any:
+    match node:
+        case Seq():
+            kept = (s for s in node.stmts if narrow_only or not is_copy_sync(s))
+            return seq(*(_visit(stmt, narrow_only=narrow_only) for stmt in kept))
+        case Store(hints=hints) if ASYNC in hints:
+            if narrow_only and _is_copied(node):
+                return node
+            return replace(node, hints=tuple(h for h in hints if h != ASYNC))
+        case Stmt() if not narrow_only and is_copy_sync(node):
+            return Seq(())
+        case Stmt():
+            return rebuild(node, lambda child: _visit(child, narrow_only=narrow_only))
+    return node
+
+
+def _is_copied(store: Store) -> bool:
+    size = store.value.dtype.lanes * store.buffer.dtype.bytes
+    wide = bool(store.indices) and isinstance(store.indices[0], Ramp)
+    source = copied_from(store.value)
+    return wide and size in _WIDTHS and source is not None and store.mask is None
+
+
+def copied_from(value: Expr) -> Load | None:
+    """The load that a value is a copy of, or of which 0 takes the place."""
+    if isinstance(value, Select) and is_zero(value.b) and value.cond.dtype.lanes == 1:
+        value = value.a
+    if not isinstance(value, Load) or value.buffer.scope != "global":
+        return None
+    wide = bool(value.indices) and isinstance(value.indices[0], Ramp)
+    return value if wide and value.mask is None else None
+
+
+def is_zero(value: Expr) -> bool:
+    """Whether a value is 0 in all lanes."""
+    inner = value.value if isinstance(value, Splat) else value
+    return isinstance(inner, Const) and inner.value == 0

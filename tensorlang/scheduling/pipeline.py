@@ -1,0 +1,360 @@
+"""`pipeline` and `double_buffer`: what a loop stages is fetched while it computes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from dataclasses import replace as with_fields
+from typing import Any, Final
+
+from tensorlang.errors import ScheduleError
+from tensorlang.ir.dtypes import i64
+from tensorlang.ir.natives import native
+from tensorlang.ir.nodes import (
+    Alloc,
+    Axis,
+    Binary,
+    Block,
+    Buffer,
+    Const,
+    Evaluate,
+    Expr,
+    For,
+    Function,
+    If,
+    IndexMap,
+    Let,
+    Load,
+    Select,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+    as_expr,
+    seq,
+)
+from tensorlang.ir.simplify import simplify
+from tensorlang.ir.visit import (
+    blocks,
+    free_vars,
+    fresh,
+    names,
+    reads,
+    rebuild,
+    substitute,
+    writes,
+)
+from tensorlang.scheduling.legality import legality
+from tensorlang.scheduling.primitives import primitive
+from tensorlang.scheduling.tree import Path, find_loop, loop_of, rename, replace
+
+MOST_STAGES: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """A loop's body: its temporaries, what fills the staged ones, and all the rest."""
+
+    loop: For
+    kept: tuple[Alloc, ...]
+    staged: tuple[Buffer, ...]
+    fetch: tuple[Stmt, ...]
+    compute: tuple[Stmt, ...]
+
+
+def _parts(loop: For) -> _Parts:
+    """The body taken apart: staged is what is filled from outside of the loop alone.
+
+    Raises:
+        ScheduleError: there are none.
+    """
+    body = loop.body.stmts if isinstance(loop.body, Seq) else (loop.body,)
+    allocs = [stmt for stmt in body if isinstance(stmt, Alloc)]
+    own = {stmt.buffer for stmt in allocs}
+    changed = writes(loop.body)
+    steps = [stmt for stmt in body if not isinstance(stmt, Alloc)]
+    fetch = [
+        s for s in steps if writes(s) and writes(s) <= own and not reads(s) & changed
+    ]
+    filled = {buffer for stmt in fetch for buffer in writes(stmt)}
+    compute = [stmt for stmt in steps if stmt not in fetch]
+    staged = tuple(a.buffer for a in allocs if a.buffer in filled)
+    if not staged or not compute:
+        raise ScheduleError(
+            f"loop {loop.var.name!r} stages nothing: cache_read what it reads, at this "
+            "loop, and pipeline it then"
+        )
+    kept = tuple(a for a in allocs if a.buffer not in filled)
+    return _Parts(loop, kept, staged, tuple(fetch), tuple(compute))
+
+
+@legality("a stage is filled before it is used, and by nothing else")
+def filled_first(parts: _Parts) -> str | None:
+    """What computes neither writes what is staged, nor stands before what fills it."""
+    loop = parts.loop
+    body = loop.body.stmts if isinstance(loop.body, Seq) else (loop.body,)
+    begun = False
+    for stmt in body:
+        used = (reads(stmt) | writes(stmt)) & set(parts.staged)
+        if stmt in parts.fetch and begun and used:
+            return f"loop {loop.var.name!r} goes on filling {_named(used)} after a use"
+        if stmt in parts.compute:
+            begun = begun or bool(used)
+            if writes(stmt) & set(parts.staged):
+                return (
+                    f"loop {loop.var.name!r} changes {_named(used)} besides filling "
+                    "it: cache_read a copy that is only read"
+                )
+    return None
+
+
+@legality("iterations of a pipelined loop run in order")
+def in_order(loop: For, parts: _Parts) -> str | None:
+    """The loop is serial, and names nothing that its stages need."""
+    if loop.kind != "serial":
+        return f"loop {loop.var.name!r} is {loop.kind}: pipeline it while it is serial"
+    if any(isinstance(stmt, Let) for stmt in parts.compute):
+        return (
+            f"loop {loop.var.name!r} names values in its body, outside of blocks: "
+            "pipeline it before these are there"
+        )
+    return None
+
+
+@legality("a stage is one thing or the other to a block")
+def folded_or_not(parts: _Parts) -> str | None:
+    """The loop does not decide both what a block computes and what it folds."""
+    var = parts.loop.var
+    for stmt in parts.compute:
+        for block in blocks(stmt):
+            if not reads(block) & set(parts.staged) or block.init == seq():
+                continue
+            kinds = {a.kind for a in block.axes if var in free_vars(a.value)}
+            if len(kinds & {"spatial", "reduction"}) > 1:
+                return (
+                    f"loop {var.name!r} drives axes of block {block.name!r} that are "
+                    "spatial, and others that it folds over: split the loop, or "
+                    "decompose the reduction first"
+                )
+    return None
+
+
+def _named(buffers: Iterable[Buffer]) -> str:
+    return ", ".join(sorted(repr(buffer.name) for buffer in buffers))
+
+
+@primitive
+def pipeline(func: Function, loop: str, stages: int) -> Function:
+    """Fetch what a loop stages `stages - 1` iterations ahead, asynchronously.
+
+    Each staged temporary (a `cache_read` at the loop) gets room for several
+    iterations. Where a target copies asynchronously (`cp.async` from sm_80 on) the
+    copies run while the loop computes; elsewhere they are plain stores.
+
+    Args:
+        func: The function.
+        loop: The loop's name.
+        stages: How many iterations there is room for, from 2 to 8.
+
+    Raises:
+        ScheduleError: the loop stages nothing, changes what it has staged, or is not
+            serial.
+
+    Before:
+
+        for k in range(8):
+            t = alloc(f32[16], scope="shared")
+            for i in range(16):
+                with block("t_copy", v=spatial(128, k * 16 + i), w=spatial(16, i)):
+                    t[w] = x[v]
+            for i_1 in range(16):
+                with block("y", vi=spatial(16, i_1), vk=reduction(8, k)):
+                    reduce(sum, y[vi], t[vi])
+
+    After `pipeline("k", 3)`:
+
+        t = alloc(f32[3, 16], scope="shared")
+        for k_first in range(2):
+            if k_first < 8:
+                for i in range(16):
+                    with block("t_copy_first", v=spatial(128, k_first * 16 + i),
+                               w=spatial(16, i), stage=spatial(3, k_first % 3)):
+                        store(t[stage, w], x[v], hints=("async",))
+            evaluate(commit_copies())
+        for k in range(8):
+            evaluate(wait_copies(1))
+            if k + 2 < 8:
+                for i_2 in range(16):
+                    with block("t_copy", v=spatial(128, (k + 2) * 16 + i_2), ...,
+                               stage=spatial(3, (k + 2) % 3)):
+                        store(t[stage, w], x[v], hints=("async",))
+            evaluate(commit_copies())
+            for i_1 in range(16):
+                with block("y", vi=spatial(16, i_1), vk=reduction(8, k),
+                           stage_2=reduction(3, k % 3)):
+                    reduce(sum, y[vi], t[stage_2, vi])
+    """
+    if not 2 <= stages <= MOST_STAGES:
+        raise ScheduleError(f"pipeline takes 2 to {MOST_STAGES} stages, not {stages}")
+    return _staged(func, find_loop(func, loop), stages, ahead=True)
+
+
+@primitive
+def double_buffer(func: Function, loop: str) -> Function:
+    """Give what a loop stages two places, and fetch the next before it computes.
+
+    As `pipeline` with two stages, by plain loads and stores: for every target.
+
+    Args:
+        func: The function.
+        loop: The loop's name.
+
+    Raises:
+        ScheduleError: as `pipeline`.
+
+    Before:
+
+        for k in range(8):
+            t = alloc(f32[16], scope="shared")
+            ... fill t for k
+            ... compute from t
+
+    After `double_buffer("k")`:
+
+        t = alloc(f32[2, 16], scope="shared")
+        for k_first in range(1):
+            ... fill t[0] for 0
+        for k in range(8):
+            if k + 1 < 8:
+                ... fill t[(k + 1) % 2] for k + 1
+            ... compute from t[k % 2]
+    """
+    return _staged(func, find_loop(func, loop), 2, ahead=False)
+
+
+def _staged(func: Function, path: Path, stages: int, *, ahead: bool) -> Function:
+    loop = loop_of(path)
+    parts = _parts(loop)
+    in_order(loop, parts)
+    filled_first(parts)
+    folded_or_not(parts)
+    taken = names(func)
+    ring = {b: _with_stages(b, stages, taken) for b in parts.staged}
+    first = Var(fresh(f"{loop.var.name}_first", taken), i64)
+    early = _fetched(parts, ring, first, taken, ahead=ahead, new=True)
+    later = loop.var + (stages - 1)
+    late = _fetched(parts, ring, later, taken, ahead=ahead, new=False)
+    commit = [Evaluate(native("commit_copies"))] if ahead else []
+    wait = [Evaluate(native("wait_copies", stages - 2))] if ahead else []
+    prologue = For(
+        first,
+        as_expr(stages - 1),
+        "serial",
+        seq(_where(first, loop.extent, early), commit),
+    )
+    body = seq(
+        *parts.kept,
+        wait,
+        _where(later, loop.extent, late),
+        commit,
+        *(_in_stage(s, ring, loop.var, taken) for s in parts.compute),
+    )
+    made = with_fields(loop, body=body)
+    return replace(path, seq(*map(Alloc, ring.values()), prologue, made))
+
+
+def _where(index: Expr, extent: Expr, stmts: list[Stmt]) -> Stmt:
+    """What is fetched for an iteration, if there is one."""
+    return If(index < extent, seq(*stmts))
+
+
+def _with_stages(buffer: Buffer, stages: int, taken: set[str]) -> Buffer:
+    """A temporary with room for several iterations, the stage its first index."""
+    layout = buffer.layout
+    if layout is not None:
+        stage = Var(fresh("stage", taken), i64)
+        layout = IndexMap((stage, *layout.vars), (stage, *layout.results))
+    return with_fields(buffer, shape=(as_expr(stages), *buffer.shape), layout=layout)
+
+
+def _fetched(
+    parts: _Parts,
+    ring: dict[Buffer, Buffer],
+    index: Expr,
+    taken: set[str],
+    *,
+    ahead: bool,
+    new: bool,
+) -> list[Stmt]:
+    """What fills the stage of an iteration; under new names where it is a copy."""
+    made = []
+    for stmt in parts.fetch:
+        done = _in_stage(stmt, ring, parts.loop.var, taken)
+        done = substitute(done, {parts.loop.var: index})
+        done = _simplified(_copied(done) if ahead else done)
+        made.append(rename(done, taken, "_first") if new else done)
+    return made
+
+
+def _simplified(stmt: Stmt) -> Stmt:
+    """Axis values without `(k + 1) * 16`, which reads worse than what it is."""
+
+    def visit(node: Any) -> Any:
+        if isinstance(node, Axis):
+            return with_fields(node, value=simplify(node.value))
+        return rebuild(node, visit) if isinstance(node, Stmt) else node
+
+    return visit(stmt)  # type: ignore[no-any-return]
+
+
+def _copied(stmt: Stmt) -> Stmt:
+    """The statement with stores of what was loaded hinted `async`."""
+
+    def visit(node: Any) -> Any:
+        if isinstance(node, Store) and _is_copy(node.value):
+            return with_fields(node, hints=(*node.hints, "async"))
+        return rebuild(node, visit) if isinstance(node, Stmt) else node
+
+    return visit(stmt)  # type: ignore[no-any-return]
+
+
+def _is_copy(value: Expr) -> bool:
+    if isinstance(value, Select) and isinstance(value.b, Const) and value.b.value == 0:
+        value = value.a
+    return isinstance(value, Load) and value.buffer.scope == "global"
+
+
+def _in_stage(
+    stmt: Stmt, ring: dict[Buffer, Buffer], index: Expr, taken: set[str]
+) -> Stmt:
+    """A statement on the stage of an iteration: an axis more for each of its blocks."""
+    count = next(iter(ring.values())).shape[0]
+    own = Binary("floormod", index, count)
+
+    def visit(node: Any, stage: Expr) -> Any:
+        if isinstance(node, Buffer):
+            return node
+        if isinstance(node, Block) and (reads(node) | writes(node)) & ring.keys():
+            return _with_axis(node, own, count, visit, taken)
+        new = rebuild(node, lambda child: visit(child, stage))
+        if isinstance(node, (Load, Store)) and node.buffer in ring:
+            at = (stage, *new.indices)
+            return with_fields(new, buffer=ring[node.buffer], indices=at)
+        return new
+
+    return visit(stmt, own)  # type: ignore[no-any-return]
+
+
+def _with_axis(
+    block: Block, value: Expr, count: Expr, visit: Any, taken: set[str]
+) -> Block:
+    """A block that knows its stage; it folds over it if it does over the loop."""
+    stage = Var(fresh("stage", taken), i64)
+    moving = free_vars(value)
+    folds = any(
+        a.kind == "reduction" and free_vars(a.value) & moving for a in block.axes
+    )
+    axis = Axis(stage, "reduction" if folds else "spatial", count, value)
+    init = None if block.init is None else visit(block.init, stage)
+    body = visit(block.body, stage)
+    return with_fields(block, axes=(*block.axes, axis), body=body, init=init)

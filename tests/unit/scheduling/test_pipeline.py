@@ -1,0 +1,149 @@
+"""pipeline and double_buffer: what a loop stages is fetched ahead."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tensorlang.codegen.simt.lower import lower
+from tensorlang.errors import InterpreterError, ScheduleError
+from tensorlang.ir.interpreter import run
+from tensorlang.ir.nodes import Barrier, Call, Evaluate, Seq, seq
+from tensorlang.ir.parser import parse
+from tensorlang.ir.printer import show
+from tensorlang.ir.visit import transform, walk
+from tensorlang.scheduling import Schedule
+from tensorlang.scheduling.pipeline import double_buffer, pipeline
+from tensorlang.targets import get
+
+GPU = get("cuda:sm_80")
+SUMS = parse("""
+def sums(x: f32[n, 16], y: Out[f32[16]], *, n: i64):
+    for k in range(n):
+        t = alloc(f32[16], scope="shared")
+        for i in range(16):
+            with block("t_copy", vk=spatial(n, k), vi=spatial(16, i)):
+                t[vi] = x[vk, vi]
+        for i_1 in range(16):
+            with block("y", vi=spatial(16, i_1), vk=reduction(n, k)):
+                reduce(sum, y[vi], t[vi])
+""")
+
+
+def test_pipeline(golden, same_meaning):
+    made = pipeline(SUMS, "k", 3)
+    golden(show(made))
+    for n in (1, 2, 3, 7):
+        same_meaning(SUMS, made, n=n)
+
+
+def test_double_buffer(golden, same_meaning):
+    made = double_buffer(SUMS, "k")
+    golden(show(made))
+    for n in (1, 2, 5):
+        same_meaning(SUMS, made, n=n)
+
+
+@pytest.mark.parametrize("stages", [2, 4, 8])
+def test_any_number_of_stages(stages, same_meaning):
+    same_meaning(SUMS, pipeline(SUMS, "k", stages), n=5)
+
+
+def test_a_trace_replays():
+    s = Schedule(SUMS)
+    s.pipeline("k", 2)
+    assert str(s.trace) == 's.pipeline("k", 2)'
+    assert s.trace.replay(SUMS) == s.function
+
+
+def test_layouts_keep_their_stage_apart(same_meaning):
+    s = Schedule(SUMS)
+    s.transform_layout("t", "lambda i: (i % 4, i // 4)")
+    s.double_buffer("k")
+    assert "lambda stage, i: (stage, i % 4, i // 4)" in show(s.function)
+    same_meaning(SUMS, s.function, n=4)
+
+
+@pytest.mark.parametrize(
+    ("step", "complaint"),
+    [
+        (lambda: pipeline(SUMS, "i_1", 2), "stages nothing: cache_read what it reads"),
+        (lambda: pipeline(SUMS, "k", 1), "takes 2 to 8 stages, not 1"),
+        (lambda: double_buffer(SUMS, "j"), "j"),
+    ],
+)
+def test_refusals(step, complaint):
+    with pytest.raises(ScheduleError, match=complaint):
+        step()
+
+
+BLOCK = parse("""
+def total(x: f32[16, 128], y: Out[f32[32]]):
+    for b in bound(1, "block.x"):
+        for k in range(16):
+            t = alloc(f32[128], scope="shared")
+            for i in bound(32, "thread.x"):
+                for v in vectorized(4):
+                    with block("t_copy", vk=spatial(16, k), vi=spatial(128, i * 4 + v)):
+                        t[vi] = x[vk, vi]
+            for j in bound(32, "thread.x"):
+                for p in range(4):
+                    with block("y", vj=spatial(32, j), vk=reduction(16, k),
+                               vp=reduction(4, p)):
+                        reduce(sum, y[vj], t[vp * 32 + vj])
+""")
+
+
+def right(func, same_values):
+    import numpy as np
+
+    x, y = np.arange(2048, dtype="f4").reshape(16, 128), np.zeros(32, "f4")
+    run(func, x.reshape(-1) if same_values else x, y)
+    np.testing.assert_array_equal(y, x.reshape(16, 4, 32).sum((0, 1)))
+
+
+def test_one_barrier_an_iteration():
+    made = lower(pipeline(BLOCK, "k", 3), GPU)
+    right(made, same_values=True)
+    assert sum(isinstance(node, Barrier) for node in walk(made)) == 1
+
+
+def without(func, gone, number):
+    """The function without the statement of that number that `gone` tells."""
+    count = Counter()
+
+    def visit(node):
+        if not isinstance(node, Seq):
+            return node
+        kept = []
+        for stmt in node.stmts:
+            if gone(stmt):
+                count["found"] += 1
+                if count["found"] == number + 1:
+                    continue
+            kept.append(stmt)
+        return seq(*kept)
+
+    return transform(func, visit)
+
+
+def is_wait(stmt):
+    return (
+        isinstance(stmt, Evaluate)
+        and isinstance(stmt.expr, Call)
+        and stmt.expr.name == "wait_copies"
+    )
+
+
+@pytest.mark.parametrize("gone", [is_wait, lambda stmt: isinstance(stmt, Barrier)])
+def test_what_is_missing_is_found(gone):
+    made = without(lower(pipeline(BLOCK, "k", 3), GPU), gone, 0)
+    with pytest.raises(InterpreterError, match=r"race: t\[|while a copy into it"):
+        right(made, same_values=True)
+
+
+def test_a_double_buffer_has_no_races():
+    made = lower(double_buffer(BLOCK, "k"), GPU)
+    right(made, same_values=True)
+    assert "async" not in show(made)
