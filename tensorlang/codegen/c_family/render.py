@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tensorlang import templates
-from tensorlang.codegen.c_family import forms, vectors
+from tensorlang.codegen.c_family import atomics, forms, vectors
 from tensorlang.codegen.c_family.literals import literal
 from tensorlang.codegen.hopper import printing as hopper
 from tensorlang.codegen.copies import copied_from
@@ -28,8 +28,8 @@ from tensorlang.ir.visit import free_vars, writes
 from tensorlang.targets import Target
 
 _TEMPLATES: Final = {
-    "opencl": ("c_family.j2", "opencl.cl.j2", "opencl_vectors.cl.j2"),
-    "cuda": ("c_family.j2", "cuda.cu.j2", "hopper.cu.j2"),
+    "opencl": ("c_family.j2", "atomics.j2", "opencl.cl.j2", "opencl_vectors.cl.j2"),
+    "cuda": ("c_family.j2", "atomics.j2", "cuda.cu.j2", "hopper.cu.j2"),
 }
 
 
@@ -129,6 +129,8 @@ class Printer:
             "copied_from": copied_from,
             "copy_syncs": COPY_SYNCS,
             "dtype": DType,
+            "combination": atomics.combination,
+            "plain_update": atomics.plain_update,
             **hopper.helpers(self.current),
         }
         found: dict[str, Callable[..., str]] = {}

@@ -40,6 +40,12 @@ def widen_narrow(function: Function) -> Function:
     return replace(function, body=_visit(function.body))
 
 
+def widened(expr: Expr) -> Expr:
+    """An expression without such arithmetic."""
+    made: Expr = _visit(expr)
+    return made
+
+
 def _visit(node: Any) -> Any:
     if not isinstance(node, Node) or isinstance(node, Buffer):
         return node
