@@ -98,17 +98,22 @@ class _Cutter:
         return self.scalar(node)
 
     def let(self, stmt: Let) -> list[Stmt]:
+        """A variable for each piece, but for what is a variable already."""
         lanes = stmt.var.dtype.lanes
-        if lanes in SIZES:
-            return [Let(stmt.var, self.take(stmt.value, 0, lanes))]
         made: list[Stmt] = []
         own: list[Var] = []
         for number, (start, size) in enumerate(pieces(lanes)):
             value = self.take(stmt.value, start, size)
-            var = self.names.var(f"{stmt.var.name}_{number}", value.dtype)
+            if isinstance(value, Var):
+                own.append(value)
+                continue
+            var = stmt.var
+            if size < lanes:
+                var = self.names.var(f"{var.name}_{number}", value.dtype)
             own.append(var)
             made.append(Let(var, value))
-        self.parts[stmt.var] = own
+        if own != [stmt.var]:
+            self.parts[stmt.var] = own
         return made
 
     def store(self, stmt: Store) -> list[Stmt]:

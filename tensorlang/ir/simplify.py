@@ -59,14 +59,30 @@ def simplify_function(func: Function) -> Function:
     loop that runs once is its body (unless it is bound to a thread index); one that
     never runs, a branch never taken and a guard always true are gone.
     """
-    sizes = {
-        extent: (0, None)
+    body = _visit(func.body, Place(Known(dict.fromkeys(sizes(func), (0, None)))))
+    return Function(func.name, func.params, func.scalars, body)
+
+
+def sizes(func: Function) -> frozenset[Var]:
+    """The scalars that are never negative: a dimension is one, or so many times it."""
+    return frozenset(
+        size
         for buffer in func.buffers
         for extent in buffer.shape
-        if isinstance(extent, Var)
-    }
-    body = _visit(func.body, Place(Known(sizes)))
-    return Function(func.name, func.params, func.scalars, body)
+        if (size := _multiplied(extent)) is not None
+    )
+
+
+def _multiplied(extent: Expr) -> Var | None:
+    """The variable that a dimension is a positive multiple of."""
+    match extent:
+        case Var():
+            return extent
+        case Binary(op="mul", a=a, b=Const(value=times)) if times > 0:
+            return _multiplied(a)
+        case Binary(op="mul", a=Const(value=times), b=b) if times > 0:
+            return _multiplied(b)
+    return None
 
 
 class Place:

@@ -9,7 +9,7 @@ each other through `c`, and ask for functions of the prelude with `need`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,13 +17,13 @@ from tensorlang import templates
 from tensorlang.codegen.c_family import atomics, forms, vectors
 from tensorlang.codegen.c_family.literals import literal
 from tensorlang.codegen.hopper import printing as hopper
-from tensorlang.codegen.copies import copied_from
 from tensorlang.codegen.simt.host import Launch, is_private, launches
 from tensorlang.errors import CodegenError
 from tensorlang.ir.collectives import is_collective
 from tensorlang.ir.dtypes import DType
 from tensorlang.ir.natives import COPY_SYNCS
-from tensorlang.ir.nodes import Binary, Buffer, Expr, Function, Node, Param, Seq, Var
+from tensorlang.ir.nodes import Binary, Buffer, Expr, Function, Node, Param, Seq
+from tensorlang.ir.simplify import sizes
 from tensorlang.ir.visit import free_vars, writes
 from tensorlang.targets import Target
 
@@ -73,16 +73,6 @@ def _signature(param: Param) -> str:
     return f"{param.role} {param.buffer.name}: {param.buffer.dtype}[{shape}]"
 
 
-def _factors(extent: Expr) -> Iterator[Var]:
-    """The sizes that a flattened dimension is a product of."""
-    match extent:
-        case Var():
-            yield extent
-        case Binary(op="mul", a=a, b=b):
-            yield from _factors(a)
-            yield from _factors(b)
-
-
 @dataclass(frozen=True)
 class _Macros:
     """The macros by name, those of the language before the common ones."""
@@ -118,6 +108,7 @@ class Printer:
             "symbols": forms.SYMBOLS,
             "levels": forms.LEVELS,
             "is_private": is_private,
+            "is_wrapping": self.is_wrapping,
             "is_contiguous": vectors.is_contiguous,
             "is_number": vectors.is_number,
             "picked": vectors.picked,
@@ -126,7 +117,6 @@ class Printer:
             "tile": self.tile,
             "tile_index": vectors.tile_index,
             "is_collective": is_collective,
-            "copied_from": copied_from,
             "copy_syncs": COPY_SYNCS,
             "dtype": DType,
             "combination": atomics.combination,
@@ -144,13 +134,7 @@ class Printer:
 
     def kernel(self, launch: Launch) -> str:
         """The text of one launch's kernel."""
-        sizes = {
-            size
-            for buffer in self.function.buffers
-            for extent in buffer.shape
-            for size in _factors(extent)
-        }
-        self.facts = forms.Facts(launch.nest, sizes)
+        self.facts = forms.Facts(launch.nest, sizes(self.function))
         self.launch = launch
         self.tiles = vectors.tiles(launch) if self.has_vectors else {}
         used = free_vars(launch.body)
@@ -192,6 +176,10 @@ class Printer:
     def form(self, expr: Binary) -> str:
         """How an operation is written; see `forms`."""
         return self.facts.form(expr)
+
+    def is_wrapping(self, expr: Expr) -> bool:
+        """Whether an operation is on signed numbers that may wrap."""
+        return isinstance(expr, Binary) and self.form(expr) == "wrapped"
 
     def paren(self, expr: Expr, around: int, right: bool = False) -> str:
         """An operand, in parentheses where it needs them."""

@@ -40,7 +40,13 @@ from tensorlang.ir.nodes import (
     as_expr,
     seq,
 )
-from tensorlang.ir.visit import allocations, reads, rebuild, replace_buffers
+from tensorlang.ir.visit import (
+    allocations,
+    reads,
+    rebuild,
+    replace_buffers,
+    substitute,
+)
 
 _GROUPS: Final = 16  # of each thread
 
@@ -93,11 +99,15 @@ class _Groups:
         if isinstance(each, Const) and each.value == 1:
             body = specialise(serial(loop.body), {var: group.cast(var.dtype)}, {})
             return seq(*lets, self.launch(groups, body, group))
-        first = mul(group, each)
+        first = self.names.var("first", i64)
         length = self.shortest(count, each, first)
         position = add(first, Var(var.name, i64)).cast(var.dtype)
         body = specialise(serial(loop.body), {var: position}, {})
-        inner = For(Var(var.name, i64), length, "serial", body)
+        inner: Stmt = For(Var(var.name, i64), length, "serial", body)
+        if not isinstance(length, Const):
+            size = self.names.var("count", i64)
+            inner = seq(Let(size, length), replace(inner, extent=size))
+        inner = seq(Let(first, mul(group, each)), inner)
         return seq(*lets, self.launch(groups, inner, group))
 
     def shares(self, count: Expr) -> tuple[list[Stmt], Expr, Expr]:
@@ -157,3 +167,24 @@ def _without(body: Stmt, moved: dict[Buffer, Buffer]) -> Stmt:
 
 def _divided_up(count: Expr, by: Expr) -> Expr:
     return make("floordiv", add(count, sub(by, as_expr(1))), by)
+
+
+def without_copies(function: Function) -> Function:
+    """The function without names for what is a name or a number already."""
+
+    def visit(node: Any) -> Any:
+        if not isinstance(node, Stmt):
+            return node
+        if not isinstance(node, Seq):
+            return rebuild(node, visit)
+        made: list[Stmt] = []
+        known: dict[Var, Expr] = {}
+        for stmt in node.stmts:
+            now = substitute(stmt, known)
+            if isinstance(now, Let) and isinstance(now.value, Var | Const):
+                known[now.var] = now.value
+            else:
+                made.append(visit(now))
+        return seq(*made)
+
+    return replace(function, body=visit(function.body))

@@ -11,14 +11,14 @@ from tensorlang.codegen.copies import narrow_copies, plain_copies
 from tensorlang.codegen.deinterleave import deinterleave
 from tensorlang.codegen.expand_math import expand_math
 from tensorlang.codegen.flatten import flatten
+from tensorlang.codegen.hopper.lower import lower_roles
 from tensorlang.codegen.interleave import interleave
 from tensorlang.codegen.lanes import reduce_lanes
-from tensorlang.codegen.hopper.lower import lower_roles
 from tensorlang.codegen.names import Names, give_way
 from tensorlang.codegen.reductions import expand_reductions
 from tensorlang.codegen.simt.distribute import distribute
 from tensorlang.codegen.simt.fragments import load_once
-from tensorlang.codegen.simt.groups import make_groups
+from tensorlang.codegen.simt.groups import make_groups, without_copies
 from tensorlang.codegen.simt.launches import make_launches
 from tensorlang.codegen.simt.lockstep import in_lockstep
 from tensorlang.codegen.simt.narrow import widen_narrow
@@ -73,7 +73,7 @@ def _for_groups(function: Function, target: Any) -> Function:
     function = simplify_function(flatten(function))
     function = vectorize(function, names, target.vector_bits)
     function = make_groups(function, names, target)
-    function = unroll(simplify_function(function), names)
+    function = unroll(without_copies(simplify_function(function)), names)
     function = interleave(deinterleave(simplify_function(function), names))
     function = widen_narrow(cut_vectors(function, names))
     return name_shared(function, names)
