@@ -16,6 +16,7 @@ from typing import Any, Final
 from tensorlang import templates
 from tensorlang.codegen.c_family import atomics, forms, vectors
 from tensorlang.codegen.c_family.literals import literal
+from tensorlang.codegen.copies import copied_from
 from tensorlang.codegen.hopper import printing as hopper
 from tensorlang.codegen.simt.host import Launch, is_private, launches
 from tensorlang.errors import CodegenError
@@ -117,6 +118,7 @@ class Printer:
             "tile": self.tile,
             "tile_index": vectors.tile_index,
             "is_collective": is_collective,
+            "copied_from": copied_from,
             "copy_syncs": COPY_SYNCS,
             "dtype": DType,
             "combination": atomics.combination,
