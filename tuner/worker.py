@@ -17,11 +17,13 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any, Final, TextIO
 
 from tensorlang import targets
 from tensorlang.errors import (
     ArgumentError,
+    DeviceError,
     ScheduleError,
     TensorlangError,
     TuningError,
@@ -36,13 +38,12 @@ from tensorlang.tuner import protocol
 from tensorlang.tuner.gate import Gate, Wrong
 from tensorlang.tuner.protocol import FAILED, ILLEGAL, OK, WRONG, Candidate, Outcome
 from tensorlang.tuner.pruning import overrun
-from tensorlang.tuner.rounds import Timing, interleaved
 from tensorlang.tuner.static_cost import static_cost
+from tensorlang.tuner.timers import Timer, timer_of
 from tensorlang.workload import Workload
 
 Send = Callable[[Mapping[str, Any]], None]
-_SAMPLE: Final = 0.003  # seconds a sample lasts at least
-_HOPELESS: Final = 3.0  # times the best: not worth a second run
+_LOST_DEVICE: Final = 71  # the exit code that says so
 _PARENT_DEATH_SIGNAL: Final = 1  # PR_SET_PDEATHSIG
 
 
@@ -85,10 +86,11 @@ class Session:
         except (TuningError, OSError) as problem:
             raise TuningError(str(problem)) from None  # not the candidate's fault
         except Exception as problem:  # noqa: BLE001 - whatever a user's schedule raises
+            _end_if_lost(problem)
             return Outcome(FAILED, described(problem), spent=spent)
         self._kernels[candidate.key] = kernel
         with self._stage("measure", spent):
-            timing = _timed(_call(kernel, self._given()), best)
+            timing = self._timer.once(_call(kernel, self._given()), best)
         return Outcome(OK, "", timing.median, timing.spread, error, ir, spent)
 
     def finals(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -109,10 +111,9 @@ class Session:
                     self._kernels[candidate.key] = kernel
                 calls[candidate.key] = _call(kernel, self._given())
             except (Wrong, TensorlangError) as problem:
+                _end_if_lost(problem)
                 failed[candidate.key] = str(problem)
-        timings = interleaved(
-            calls, rounds=int(request["rounds"]), min_sample=_SAMPLE, warm_up=0.02
-        )
+        timings = self._timer.against(calls, int(request["rounds"]))
         samples = {key: list(timing.samples) for key, timing in timings.items()}
         return {"samples": samples, "failed": failed}
 
@@ -155,10 +156,14 @@ class Session:
         except (ScheduleError, ArgumentError):
             return None
 
+    @cached_property
+    def _timer(self) -> Timer:
+        return timer_of(self._target)
+
     def _given(self) -> list[Any]:
         if not self._arguments:
             arrays, scalars = arguments(self._op, self._workload, seed=2)
-            self._arguments = [*arrays, *scalars]
+            self._arguments = self._timer.arguments([*arrays, *scalars])
         return self._arguments
 
 
@@ -170,13 +175,11 @@ def described(problem: BaseException) -> str:
     return f"{type(problem).__name__}: {said}" if said else type(problem).__name__
 
 
-def _timed(call: Callable[[], object], best: float) -> Timing:
-    start = time.perf_counter()
-    call()
-    once = time.perf_counter() - start
-    if best and once > _HOPELESS * best and once > _SAMPLE:
-        return Timing((once,), 1)
-    return interleaved({"it": call}, rounds=7, min_sample=_SAMPLE, warm_up=0.01)["it"]
+def _end_if_lost(problem: BaseException) -> None:
+    """End this process where its GPU is beyond use: the tuner starts another one."""
+    if isinstance(problem, DeviceError) and problem.lost:
+        print(described(problem), file=sys.stderr, flush=True)  # noqa: T201 - its log
+        os._exit(_LOST_DEVICE)
 
 
 def _call(kernel: Kernel, given: list[Any]) -> Callable[[], object]:
@@ -207,6 +210,7 @@ def serve(requests: Iterable[str], send: Send) -> None:
             else:
                 send({"answer": session.finals(request)})
         except Exception as problem:  # noqa: BLE001 - told to the tuner, in a line
+            _end_if_lost(problem)
             send({"error": described(problem)})
 
 

@@ -1,0 +1,178 @@
+"""How a kernel is timed where it runs: by this machine's clock, or by a GPU's.
+
+On a GPU each run is timed alone, between two marks in its stream, with the caches cold:
+before it, memory is overwritten that is larger than they are, and that takes longer
+than the host needs to start the run, so that the marks enclose no waiting for it. The
+arrays lie on the device; their numbers are normally distributed, for power, and with it
+the clock, depend on them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import median
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import numpy as np
+
+from tensorlang.tuner.rounds import Timing, interleaved
+
+if TYPE_CHECKING:
+    from tensorlang.runtime.cuda_driver import Memory
+    from tensorlang.targets import Target
+
+Call = Callable[[], object]
+_SAMPLE: Final = 0.003  # seconds a sample lasts at least
+_HOPELESS: Final = 3.0  # times the best: not worth a second run
+_ROUNDS: Final = 7
+_FLUSHED_BYTES: Final = 256 << 20  # some 80 microseconds of writing on an H200
+_MOST_RUNS: Final = 30
+_WARM_UP: Final = 0.05  # seconds until a GPU's clock is up
+
+
+class Timer(Protocol):
+    """What times calls on a target."""
+
+    def arguments(self, given: Sequence[Any]) -> list[Any]:
+        """Arguments of the host as a kernel is to be timed with."""
+
+    def once(self, call: Call, best: float) -> Timing:
+        """A candidate's time, more roughly where it is far behind the best."""
+
+    def against(self, calls: Mapping[str, Call], rounds: int) -> dict[str, Timing]:
+        """The times of candidates, interleaved in rounds."""
+
+
+def timer_of(target: Target) -> Timer:
+    """What times calls on a target."""
+    return CudaTimer(target) if target.kind == "cuda" else HostTimer()
+
+
+class HostTimer:
+    """By this machine's clock: a call returns when all is done."""
+
+    def arguments(self, given: Sequence[Any]) -> list[Any]:
+        """The arguments themselves."""
+        return list(given)
+
+    def once(self, call: Call, best: float) -> Timing:
+        """A candidate's time, of one call where that is far behind the best."""
+        start = time.perf_counter()
+        call()
+        alone = time.perf_counter() - start
+        if best and alone > _HOPELESS * best and alone > _SAMPLE:
+            return Timing((alone,), 1)
+        found = interleaved(
+            {"it": call}, rounds=_ROUNDS, min_sample=_SAMPLE, warm_up=0.01
+        )
+        return found["it"]
+
+    def against(self, calls: Mapping[str, Call], rounds: int) -> dict[str, Timing]:
+        """The times of candidates, interleaved in rounds."""
+        return interleaved(calls, rounds=rounds, min_sample=_SAMPLE, warm_up=0.02)
+
+
+class CudaTimer:
+    """By a GPU's clock, with cold caches.
+
+    Args:
+        target: The GPU.
+    """
+
+    def __init__(self, target: Target) -> None:
+        from tensorlang.runtime import cuda_driver  # noqa: PLC0415 - where there is one
+
+        self._driver = cuda_driver
+        self._device = cuda_driver.device(target.index)
+        self._size = max(_FLUSHED_BYTES, 4 * target.l2_bytes)
+        self._flushed: Memory | None = None
+        self._held: list[Memory] = []
+
+    def arguments(self, given: Sequence[Any]) -> list[Any]:
+        """The arguments with all arrays on the GPU."""
+        self._held.clear()
+        return [
+            self._there(value) if isinstance(value, np.ndarray) else value
+            for value in given
+        ]
+
+    def _there(self, array: np.ndarray[Any, Any]) -> Any:
+        from tensorlang.runtime.cuda_arrays import array_at  # noqa: PLC0415 - the same
+
+        row = np.ascontiguousarray(array)
+        memory = self._driver.Memory(self._device, row.nbytes)
+        self._held.append(memory)
+        stream = self._driver.LEGACY
+        with self._device.current():
+            self._driver.call(
+                "cuMemcpyHtoDAsync_v2",
+                memory.address,
+                row.ctypes.data,
+                row.nbytes,
+                stream,
+            )
+            self._driver.call("cuStreamSynchronize", stream)
+        return array_at(
+            self._device.index, memory.address, row.shape, row.dtype, owner=memory
+        )
+
+    def once(self, call: Call, best: float) -> Timing:
+        """A candidate's time, of one run where that is far behind the best."""
+        call()
+        (alone,) = self._runs(call, 1)
+        if best and alone > _HOPELESS * best:
+            return Timing((alone,), 1)
+        self._warm([call])
+        return self._rounds({"it": call}, {"it": alone}, _ROUNDS)["it"]
+
+    def against(self, calls: Mapping[str, Call], rounds: int) -> dict[str, Timing]:
+        """The times of candidates, interleaved in rounds."""
+        for call in calls.values():
+            call()
+        self._warm(calls.values())
+        alone = {name: median(self._runs(call, 3)) for name, call in calls.items()}
+        return self._rounds(calls, alone, rounds)
+
+    def _rounds(
+        self, calls: Mapping[str, Call], alone: Mapping[str, float], rounds: int
+    ) -> dict[str, Timing]:
+        """Each round samples every call once, in an order that rotates."""
+        counts = {
+            name: min(max(int(_SAMPLE / max(seconds, 1e-7)), 1), _MOST_RUNS)
+            for name, seconds in alone.items()
+        }
+        samples: dict[str, list[float]] = {name: [] for name in calls}
+        order = list(calls)
+        for number in range(rounds):
+            turn = number % len(order)
+            for name in order[turn:] + order[:turn]:
+                runs = self._runs(calls[name], counts[name])
+                samples[name].append(median(runs))
+        return {name: Timing(tuple(samples[name]), counts[name]) for name in calls}
+
+    def _warm(self, calls: Iterable[Call]) -> None:
+        """Keep the GPU at work until its clock is up."""
+        for call in calls:
+            end = time.perf_counter() + _WARM_UP
+            while time.perf_counter() < end:
+                self._runs(call, 3)
+
+    def _runs(self, call: Call, count: int) -> list[float]:
+        """The seconds of some runs, each with cold caches."""
+        driver, stream = self._driver, self._driver.LEGACY
+        marks = []
+        with self._device.current():
+            if self._flushed is None:
+                self._flushed = driver.Memory(self._device, self._size)
+            for _ in range(count):
+                first = driver.Event(self._device, timing=True)
+                last = driver.Event(self._device, timing=True)
+                driver.call(
+                    "cuMemsetD8Async", self._flushed.address, 0, self._size, stream
+                )
+                first.record(stream)
+                call()
+                last.record(stream)
+                marks.append((first, last))
+            return [last.seconds_since(first) for first, last in marks]
