@@ -9,14 +9,17 @@ VENV ?= .venv
 EXTRAS ?= dev
 BUDGET ?= 60s
 BIN := $(VENV)/bin
+# a GPU machine's own Python, which has its torch, JAX and Triton
+GPU_PYTHON ?= $(or $(PYTHON),python3)
+GPU_BUDGET := $(if $(filter command line,$(origin BUDGET)),$(BUDGET),10m)
 comma := ,
 STAMP := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
 FLOORS := schedules templates tuner ops results
 
-.PHONY: help setup tune test lint tree format bench docs clean
+.PHONY: help setup tune test lint tree format bench bench-gpu bench-gpu-pack docs clean
 
 help:  ## list these targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
 
 setup: $(STAMP)  ## a virtual environment in .venv with tensorlang installed in place
 
@@ -53,6 +56,15 @@ format: setup  ## let ruff format and mend what it can
 bench: ## measure against the peers; tables go to results/bench (installs the peers)
 	$(MAKE) setup EXTRAS=dev,bench
 	$(BIN)/python -m benchmarks $(ARGS)
+
+bench-gpu:  ## on a CUDA machine, into OUT: verify, tune (BUDGET), measure [WHEELS=folder]
+	@test -n "$(OUT)" || { echo "name a folder for what is measured: make bench-gpu OUT=folder"; exit 2; }
+	@$(GPU_PYTHON) -m benchmarks.gpu "$(OUT)" --budget $(GPU_BUDGET) \
+		$(if $(WHEELS),--wheels "$(WHEELS)") $(ARGS)
+
+bench-gpu-pack:  ## what such a machine lacks, into WHEELS [FOR=3.12 SKIP=numpy,torch]
+	@test -n "$(WHEELS)" || { echo "name a folder for the packages: make bench-gpu-pack WHEELS=folder"; exit 2; }
+	@$(GPU_PYTHON) -m benchmarks.gpu.pack "$(WHEELS)" $(if $(FOR),--python $(FOR)) --skip "$(SKIP)"
 
 docs: setup  ## write the pages of docs/ that are generated
 	$(BIN)/tlang docs --out docs

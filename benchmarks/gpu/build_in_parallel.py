@@ -1,0 +1,51 @@
+"""Run the setup.py of this folder with the sources of an extension compiled at once.
+
+    python build_in_parallel.py bdist_wheel
+
+setuptools compiles them one after the other; PyCUDA has fifty.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from distutils.ccompiler import CCompiler
+from pathlib import Path
+from typing import Any
+
+import setuptools  # noqa: F401 - which brings distutils
+
+
+def compile_at_once(  # noqa: PLR0917 - as distutils has it
+    self: Any,
+    sources: list[str],
+    output_dir: str | None = None,
+    macros: Any = None,
+    include_dirs: Any = None,
+    debug: bool = False,
+    extra_preargs: Any = None,
+    extra_postargs: Any = None,
+    depends: Any = None,
+) -> list[str]:
+    """As `CCompiler.compile`, one process for each source at a time."""
+    macros, objects, extra_postargs, options, build = self._setup_compile(
+        output_dir, macros, include_dirs, sources, depends, extra_postargs
+    )
+    flags = self._get_cc_args(options, debug, extra_preargs)
+
+    def one(name: str) -> None:
+        source, kind = build[name]
+        self._compile(name, source, kind, flags, extra_postargs, options)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(one, build))
+    return list(objects)
+
+
+if __name__ == "__main__":
+    CCompiler.compile = compile_at_once
+    sys.path.insert(0, str(Path.cwd()))
+    sys.argv[0] = "setup.py"
+    runpy.run_path("setup.py", run_name="__main__")

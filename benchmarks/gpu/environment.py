@@ -1,0 +1,201 @@
+"""A machine without a registry made ready: what is here, and what WHEELS adds to it.
+
+The machine's own packages are used as they are; only what is missing or too old comes
+from the folder, into a folder of its own, so that torch, JAX and Triton keep the NumPy
+that they were built for. PyCUDA is built from its source against the machine's toolkit.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+from importlib import metadata
+from pathlib import Path
+
+REGISTRY_HINT = "run `make bench-gpu-pack WHEELS=folder` where there is a registry"
+# distribution -> the least version; what imports of tensorlang and its tests need
+NEEDED = {
+    "numpy": "1.26",
+    "ml_dtypes": "0.5",
+    "llvmlite": "0.46",
+    "jinja2": "3.1",
+    "MarkupSafe": "2",
+    "optuna": "4.0",
+    "alembic": "1.5",
+    "Mako": "1.1",
+    "colorlog": "6",
+    "sqlalchemy": "1.4.2",
+    "tqdm": "4",
+    "PyYAML": "5",
+    "packaging": "20",
+    "typing_extensions": "4",
+    "typer": "0.12",
+    "click": "8",
+    "shellingham": "1.3",
+    "rich": "13",
+    "pygments": "2",
+    "markdown-it-py": "2",
+    "mdurl": "0",
+    "platformdirs": "4",
+    "filelock": "3.13",
+    "pytest": "8",
+    "pluggy": "1",
+    "iniconfig": "1",
+    "hypothesis": "6.100",
+    "sortedcontainers": "2",
+    "pytools": "2024",
+    "siphash24": "1.6",
+    "setuptools": "77",
+}
+COMPILERS = ("NVRTC", "ptxas", "nvdisasm")
+
+
+def gpu() -> str:
+    """The name of the first GPU; empty where the driver finds none."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return ""
+    handle, name = ctypes.c_int(), ctypes.create_string_buffer(256)
+    if driver.cuInit(0) or driver.cuDeviceGet(ctypes.byref(handle), 0):
+        return ""
+    driver.cuDeviceGetName(name, len(name), handle)
+    return name.value.decode()
+
+
+def toolkit() -> Path | None:
+    """The CUDA toolkit: `CUDA_HOME`, nvcc on the PATH, or the usual place."""
+    nvcc = shutil.which("nvcc")
+    places = [os.environ.get("CUDA_HOME"), nvcc and Path(nvcc).resolve().parents[1]]
+    for place in filter(None, [*places, "/usr/local/cuda"]):
+        if (Path(place) / "include" / "cuda.h").is_file():
+            return Path(place)
+    return None
+
+
+def version(text: str) -> tuple[int, ...]:
+    """The numbers at the head of a version."""
+    return tuple(map(int, re.findall(r"\d+", text.split("+", maxsplit=1)[0])[:3]))
+
+
+def lacking() -> list[str]:
+    """The distributions that are missing here, or too old."""
+    found = []
+    for name, least in NEEDED.items():
+        try:
+            here = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            here = ""
+        if not here or version(here) < version(least):
+            found.append(name)
+    return found
+
+
+def wheel_of(name: str, folder: Path) -> Path | None:
+    """The newest wheel of a distribution in a folder, that fits this Python or any."""
+    stem = re.sub(r"[-_.]+", "_", name).lower()
+    own = f"cp{sys.version_info[0]}{sys.version_info[1]}"
+    fitting = [
+        path
+        for path in folder.glob("*.whl")
+        if re.sub(r"[-_.]+", "_", path.name.partition("-")[0]).lower() == stem
+        and any(
+            tag in path.name for tag in ("-py3-", "-py2.py3-", f"-{own}-", "-abi3-")
+        )
+    ]
+    return max(fitting, key=lambda path: version(path.name.split("-")[1]), default=None)
+
+
+def install(site: Path, wheels: Path | None) -> list[str]:
+    """Bring what is missing from the folder; the lines that say what came, or cannot.
+
+    Raises:
+        RuntimeError: something is in neither place.
+    """
+    site.mkdir(parents=True, exist_ok=True)
+    wanted = lacking()
+    if not wanted:
+        return ["all packages are here"]
+    found = {name: wheel_of(name, wheels) if wheels else None for name in wanted}
+    absent = [name for name, path in found.items() if path is None]
+    if absent:
+        place = f"neither here nor in {wheels}" if wheels else "missing here"
+        raise RuntimeError(f"{', '.join(absent)}: {place}; {REGISTRY_HINT}")
+    _pip(site, [str(path) for path in found.values()])
+    return [f"installed {', '.join(wanted)}"]
+
+
+def _pip(site: Path, files: list[str]) -> None:
+    options = ["--no-index", "--no-deps", "--no-compile", "--upgrade", "--quiet"]
+    command = [sys.executable, "-m", "pip", "install", *options, "--target", str(site)]
+    subprocess.run([*command, *files], check=True)  # noqa: S603 - our own arguments
+
+
+def pycuda(site: Path, wheels: Path | None, work: Path) -> list[str]:
+    """Bring PyCUDA: what is here, a wheel, or its source built; the lines that say so.
+
+    Raises:
+        RuntimeError: there is neither, or no toolkit to build it against.
+    """
+    try:
+        return [f"pycuda {metadata.version('pycuda')} is here"]
+    except metadata.PackageNotFoundError:
+        pass
+    ready = wheel_of("pycuda", wheels) if wheels else None
+    if ready is None:
+        ready = _built(wheels, work)
+    _pip(site, [str(ready)])
+    return [f"installed {ready.name}"]
+
+
+def _built(wheels: Path | None, work: Path) -> Path:
+    """A wheel of PyCUDA, compiled here."""
+    sources = sorted(wheels.glob("pycuda-*.tar.gz")) if wheels else []
+    if not sources:
+        raise RuntimeError(f"pycuda is not here, nor its source; {REGISTRY_HINT}")
+    root = toolkit()
+    if root is None:
+        raise RuntimeError(
+            "PyCUDA needs a CUDA toolkit to be built: set CUDA_HOME to one"
+        )
+    work.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(sources[-1]) as archive:
+        archive.extractall(work, filter="data")
+    folder = work / sources[-1].name.removesuffix(".tar.gz")
+    (folder / "siteconf.py").write_text(_siteconf(root))
+    build = Path(__file__).with_name("build_in_parallel.py")
+    command = [sys.executable, str(build), "bdist_wheel", "--dist-dir", str(work)]
+    subprocess.run(command, cwd=folder, check=True)  # noqa: S603 - our own arguments
+    return max(work.glob("pycuda-*.whl"))
+
+
+def _siteconf(root: Path) -> str:
+    """PyCUDA's settings: the driver's library alone, neither OpenGL nor CURAND."""
+    places = [root / "lib64", root / "lib", root / "lib64/stubs", root / "lib/stubs"]
+    places += [Path("/usr/local/nvidia/lib64"), Path("/usr/lib/x86_64-linux-gnu")]
+    settings = {
+        "BOOST_INC_DIR": [],
+        "BOOST_LIB_DIR": [],
+        "BOOST_COMPILER": "gcc43",
+        "USE_SHIPPED_BOOST": True,
+        "BOOST_PYTHON_LIBNAME": ["boost_python"],
+        "BOOST_THREAD_LIBNAME": ["boost_thread"],
+        "CUDA_TRACE": False,
+        "CUDA_ROOT": str(root),
+        "CUDA_ENABLE_GL": False,
+        "CUDA_ENABLE_CURAND": False,
+        "CUDADRV_LIB_DIR": [str(place) for place in places if place.is_dir()],
+        "CUDADRV_LIBNAME": ["cuda"],
+        "CUDART_LIB_DIR": [],
+        "CUDART_LIBNAME": [],
+        "CURAND_LIB_DIR": [],
+        "CURAND_LIBNAME": [],
+        "CXXFLAGS": ["-O1", "-w"],
+        "LDFLAGS": [],
+    }
+    return "".join(f"{name} = {value!r}\n" for name, value in settings.items())

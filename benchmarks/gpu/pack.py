@@ -1,0 +1,76 @@
+"""`python -m benchmarks.gpu.pack WHEELS`: what a machine without a registry lacks.
+
+Wheels of everything in `environment.NEEDED` for that machine's Python, and PyCUDA's
+source, which is built there. `--skip` leaves out what the machine is known to have.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+
+from benchmarks.gpu.environment import NEEDED
+
+# platform tags, best first; pip wants every one that may do
+_TAGS = (28, 27, 24, 17)
+_OLD = ("manylinux2014_x86_64", "manylinux2010_x86_64", "manylinux1_x86_64")
+
+
+def main() -> None:
+    """Fill the folder; what cannot be had is told in a line each, with exit code 1."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu.pack")
+    parser.add_argument("wheels", type=Path)
+    parser.add_argument(
+        "--python", default=f"{sys.version_info[0]}.{sys.version_info[1]}"
+    )
+    parser.add_argument("--skip", default="", help="names, commas between")
+    given = parser.parse_args()
+    given.wheels.mkdir(parents=True, exist_ok=True)
+    skipped = {name.strip().lower() for name in given.skip.split(",")}
+    wanted = [
+        f"{name}>={least}"
+        for name, least in NEEDED.items()
+        if name.lower() not in skipped
+    ]
+    missing = [name for name in wanted if not _wheel(name, given.wheels, given.python)]
+    if not _source("pycuda>=2024.1", given.wheels):
+        missing.append("pycuda's source")
+    count = len(list(given.wheels.iterdir()))
+    print(f"{count} files in {given.wheels}")
+    if missing:
+        sys.exit(f"not to be had: {', '.join(missing)}")
+
+
+def _wheel(wanted: str, folder: Path, python: str) -> bool:
+    tags = [f"manylinux_2_{minor}_x86_64" for minor in _TAGS]
+    options = ["--no-deps", "--only-binary=:all:", "--python-version", python]
+    options += ["--implementation", "cp"]
+    for tag in (*tags, *_OLD):
+        options += ["--platform", tag]
+    return _downloaded([*options, wanted], folder)
+
+
+def _source(wanted: str, folder: Path) -> bool:
+    if list(folder.glob("pycuda-*.tar.gz")):
+        return True
+    return _downloaded(["--no-deps", "--no-binary=pycuda", wanted], folder)
+
+
+def _downloaded(options: list[str], folder: Path) -> bool:
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--dest",
+        str(folder),
+    ]
+    done = subprocess.run([*command, *options], check=False)  # noqa: S603 - our own
+    return done.returncode == 0
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,27 @@
+"""`python -m benchmarks.gpu.setup SITE WORK [WHEELS] [--pycuda]`: what is missing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from benchmarks.gpu import environment
+
+
+def main() -> None:
+    """Install; a sentence and exit code 1 where something is neither here nor there."""
+    names = [argument for argument in sys.argv[1:] if not argument.startswith("-")]
+    site, work = map(Path, names[:2])
+    wheels = Path(names[2]) if len(names) > 2 else None
+    try:
+        said = environment.install(site, wheels)
+        if "--pycuda" in sys.argv:
+            said += environment.pycuda(site, wheels, work)
+    except (RuntimeError, OSError, subprocess.CalledProcessError) as problem:
+        sys.exit(str(problem))
+    print("\n".join(said))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,143 @@
+"""Steps that are done one after the other, each in a process of its own and in time.
+
+What a step says goes to OUT/log.txt, what became of it into one line and into
+OUT/state.json: the same command goes on from there. A step that fails or does not end
+in time loses nothing but itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+DONE, FAILED = "done", "failed"
+
+
+@dataclass(frozen=True)
+class Step:
+    """A command, and the seconds that it may take.
+
+    Attributes:
+        name: Of the step; the same in the next run.
+        command: What is run.
+        limit: Seconds until it is ended.
+        output: File below OUT for the last line that it prints, if any.
+        again: Whether a later run repeats it although it was done.
+    """
+
+    name: str
+    command: Sequence[str]
+    limit: float
+    output: str = ""
+    again: bool = False
+
+
+@dataclass
+class Run:
+    """A run over steps.
+
+    Attributes:
+        out: The folder for everything.
+        limit: Seconds for all steps together.
+        environment: Of the steps' processes.
+    """
+
+    out: Path
+    limit: float
+    environment: Mapping[str, str]
+    failed: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.out.mkdir(parents=True, exist_ok=True)
+        self._begun = time.monotonic()
+        self._file = self.out / "state.json"
+        self.state: dict[str, str] = {}
+        if self._file.exists():
+            self.state = json.loads(self._file.read_text())
+
+    @property
+    def left(self) -> float:
+        """Seconds left for all that follows."""
+        return self.limit - (time.monotonic() - self._begun)
+
+    def run(self, step: Step) -> bool:
+        """Do a step, unless it was done; whether it is done now."""
+        if self.state.get(step.name) == DONE and not step.again:
+            print(f"{step.name}: done before", flush=True)
+            return True
+        limit = min(step.limit, self.left)
+        if limit <= 1:
+            return self._told(step, "no time is left for it", 0.0)
+        begun = time.monotonic()
+        said, problem = self._ended(step, limit)
+        if not problem and step.output:
+            problem = self._kept(step, said)
+        return self._told(step, problem, time.monotonic() - begun)
+
+    def _ended(self, step: Step, limit: float) -> tuple[str, str]:
+        """What the step's process said, and what was wrong with it."""
+        with (self.out / "log.txt").open("a") as log:
+            log.write(f"\n===== {step.name}: {' '.join(step.command)}\n")
+            log.flush()
+            process = subprocess.Popen(  # noqa: S603 - our own arguments
+                step.command,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                env=dict(self.environment),
+                start_new_session=True,
+            )
+            try:
+                said, _ = process.communicate(timeout=limit)
+                problem = _problem(process.returncode, said)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                said, _ = process.communicate()
+                problem = f"not done after {limit:.0f} s"
+            except KeyboardInterrupt:
+                os.killpg(process.pid, signal.SIGKILL)
+                raise
+            log.write(said)
+        return said, problem
+
+    def _kept(self, step: Step, said: str) -> str:
+        """File the last line, which is JSON; what is wrong with it."""
+        last = (said.strip().splitlines() or [""])[-1]
+        try:
+            json.loads(last)
+        except ValueError:
+            return f"no result in its last line: {last[:80]}"
+        path = self.out / step.output
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(last + "\n")
+        return ""
+
+    def _told(self, step: Step, problem: str, seconds: float) -> bool:
+        self.state[step.name] = FAILED if problem else DONE
+        self._file.write_text(json.dumps(self.state, indent=1) + "\n")
+        if problem:
+            self.failed.append(step.name)
+        print(f"{step.name}: {problem or 'done'} ({seconds:.0f} s)", flush=True)
+        return not problem
+
+
+def _problem(code: int, said: str) -> str:
+    """What was wrong with a process, by its last line; empty if nothing was."""
+    if code == 0:
+        return ""
+    lines = [line for line in said.strip().splitlines() if line.strip()]
+    how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+    return f"FAILED, {how}: {lines[-1][:200] if lines else 'it said nothing'}"
+
+
+def python(*arguments: str) -> list[str]:
+    """A command of this Python, which imports nothing from where it is started."""
+    return [sys.executable, "-P", *arguments]

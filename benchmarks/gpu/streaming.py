@@ -1,0 +1,229 @@
+"""Works that memory bounds: copies, elementwise, dropout, Adam, rows, transposes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.gpu import triton_peers
+from benchmarks.gpu.works import MIB, Call, Sides, Stage, Work, close, sizes
+
+_BYTES = 256 * MIB  # of the main array
+_COLUMNS = 4096
+
+
+def _count(stage: Stage) -> int:
+    return _BYTES // 4 // stage.scale
+
+
+def _rows(stage: Stage) -> tuple[int, int]:
+    columns = max(_COLUMNS // (8 if stage.scale > 1 else 1), 1)
+    return max(_count(stage) // columns, 8), columns
+
+
+def _copy(stage: Stage) -> Call:
+    source = stage.normal(_count(stage))
+    target = stage.torch.empty_like(source)
+    return lambda: target.copy_(source)
+
+
+def _gelu(stage: Stage) -> Sides:
+    from tensorlang.ops import nn
+
+    torch = stage.torch
+    x = stage.normal(_count(stage))
+    out = torch.empty_like(x)
+    theirs = torch.nn.functional.gelu
+    calls: dict[str, list[Call]] = {
+        "tensorlang": [lambda: nn.gelu(x, out=out, target=stage.target)],
+        "torch": [lambda: theirs(x)],
+        "copy": [_copy(stage)],
+    }
+    calls |= triton_peers.gelu(stage, x, out)
+
+    def check() -> float:
+        nn.gelu(x, out=out, target=stage.target)
+        stage.wait()
+        return close(stage, out, theirs(x), 1e-6)
+
+    return Sides(calls, check)
+
+
+def _multiply(stage: Stage) -> Sides:
+    from tensorlang.ops import math
+
+    torch = stage.torch
+    a, b = stage.normal(_count(stage)), stage.normal(_count(stage))
+    out, other = torch.empty_like(a), torch.empty_like(a)
+
+    def check() -> float:
+        math.multiply(a, b, out=out, target=stage.target)
+        stage.wait()
+        return close(stage, out, a * b, 1e-9)
+
+    calls: dict[str, list[Call]] = {
+        "tensorlang": [lambda: math.multiply(a, b, out=out, target=stage.target)],
+        "torch": [lambda: torch.mul(a, b, out=other)],
+        "copy": [_copy(stage)],
+    }
+    return Sides(calls, check, {"copy": 3 / 2})
+
+
+def _dropout(stage: Stage) -> Sides:
+    from tensorlang.ops import nn, random
+
+    x = stage.normal(_count(stage))
+    out = stage.torch.empty_like(x)
+    key = random.key(3)
+    theirs = stage.torch.nn.functional.dropout
+
+    def ours() -> Any:
+        return nn.dropout(x, 0.5, key=key.clone(), out=out, target=stage.target)
+
+    def check() -> float:
+        ours()
+        stage.wait()
+        kept = out != 0
+        share = abs(float(kept.double().mean()) - 0.5) / 0.01
+        return max(share, close(stage, out[kept], 2 * x[kept], 1e-9))
+
+    calls: dict[str, list[Call]] = {
+        "tensorlang": [ours],
+        "torch": [lambda: theirs(x, 0.5, True)],
+        "copy": [_copy(stage)],
+    }
+    return Sides(calls, check)
+
+
+def _adam(stage: Stage) -> Sides:
+    from tensorlang.ops import optim
+
+    torch = stage.torch
+    mine = [stage.normal(_count(stage)) for _ in range(4)]
+    mine[3] = mine[3].abs()
+    other = torch.nn.Parameter(mine[0].clone())
+    other.grad = mine[1].clone()
+    fused = {"fused": True} if stage.device == "cuda" else {}
+    theirs = torch.optim.Adam([other], lr=1e-3, **fused)
+    steps = iter(range(1, 1 << 30))
+
+    def ours(step: int | None = None) -> None:
+        number = next(steps) if step is None else step
+        optim.adam(*mine, step=number, lr=1e-3, target=stage.target)
+
+    def check() -> float:
+        start = [array.clone() for array in mine]
+        start[2].zero_()
+        start[3].zero_()
+        own = torch.nn.Parameter(start[0].clone())
+        own.grad = start[1].clone()
+        optim.adam(*start, step=1, lr=1e-3, target=stage.target)
+        torch.optim.Adam([own], lr=1e-3, **fused).step()
+        stage.wait()
+        return close(stage, start[0], own.detach(), 1e-6)
+
+    calls: dict[str, list[Call]] = {
+        "tensorlang": [ours],
+        "torch, fused": [theirs.step],
+        "copy": [_copy(stage)],
+    }
+    return Sides(calls, check, {"copy": 7 / 2})
+
+
+def _softmax(stage: Stage) -> Sides:
+    from tensorlang.ops import nn
+
+    torch = stage.torch
+    x = stage.normal(*_rows(stage))
+    out, other = torch.empty_like(x), torch.empty_like(x)
+
+    def check() -> float:
+        nn.softmax(x, out=out, target=stage.target)
+        stage.wait()
+        return close(stage, out, torch.softmax(x, -1), 1e-5)
+
+    calls: dict[str, list[Call]] = {
+        "tensorlang": [lambda: nn.softmax(x, out=out, target=stage.target)],
+        "torch": [lambda: torch.softmax(x, -1, out=other)],
+        "copy": [_copy(stage)],
+    }
+    return Sides(calls | triton_peers.softmax(stage, x, other), check)
+
+
+def _layer_norm(stage: Stage) -> Sides:
+    from tensorlang.ops import nn
+
+    torch = stage.torch
+    x = stage.normal(*_rows(stage))
+    weight, bias = stage.normal(x.shape[1]), stage.normal(x.shape[1])
+    out = torch.empty_like(x)
+
+    def theirs() -> Any:
+        return torch.nn.functional.layer_norm(x, x.shape[1:], weight, bias)
+
+    def ours() -> Any:
+        return nn.layer_norm(x, weight, bias, out=out, target=stage.target)
+
+    def check() -> float:
+        ours()
+        stage.wait()
+        return close(stage, out, theirs(), 1e-5)
+
+    calls: dict[str, list[Call]] = {
+        "tensorlang": [ours],
+        "torch": [theirs],
+        "copy": [_copy(stage)],
+    }
+    return Sides(calls, check)
+
+
+def _flat(op: str, arrays: int) -> Any:
+    """What to tune for an operator of so many flat arrays."""
+    return lambda stage: [(op, "--shape", sizes(*[(_count(stage),)] * arrays))]
+
+
+def _square(op: str) -> Any:
+    return lambda stage: [(op, "--shape", sizes(_rows(stage)))]
+
+
+def _normed(stage: Stage) -> list[tuple[str, ...]]:
+    rows = _rows(stage)
+    return [("nn.layer_norm", "--shape", sizes(rows, rows[1:], rows[1:]))]
+
+
+def _times(arrays: int) -> Any:
+    return lambda stage: arrays * 4 * _count(stage)
+
+
+_AT_LEAST = {"copy": 0.9, "torch": 1.0}
+WORKS = (
+    Work("gelu f32", _gelu, _times(2), tuned=_flat("nn.gelu", 1), wanted=_AT_LEAST),
+    Work(
+        "multiply f32",
+        _multiply,
+        _times(3),
+        tuned=_flat("math.multiply", 2),
+        wanted=_AT_LEAST,
+    ),
+    Work(
+        "dropout f32",
+        _dropout,
+        _times(2),
+        tuned=_flat("nn.dropout", 1),
+        wanted=_AT_LEAST,
+    ),
+    Work(
+        "Adam f32",
+        _adam,
+        _times(7),
+        tuned=_flat("optim.adam", 4),
+        wanted={"copy": 0.9, "torch, fused": 1.0},
+    ),
+    Work(
+        "softmax f32",
+        _softmax,
+        _times(2),
+        tuned=_square("nn.softmax"),
+        wanted=_AT_LEAST,
+    ),
+    Work("layer_norm f32", _layer_norm, _times(2), tuned=_normed, wanted=_AT_LEAST),
+)
