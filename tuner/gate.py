@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from tensorlang import targets
 from tensorlang.errors import TensorlangError, TuningError
 from tensorlang.ir.interpreter import run
 from tensorlang.ops.examples import arguments
@@ -126,7 +127,7 @@ class Gate:
     def _compiled(self, workload: Workload) -> Case:
         func, arrays, scalars = self._case(workload)
         results = _fitting(arrays, func)
-        build(func).launch(*results, *scalars)
+        build(func, targets.host()).launch(*results, *scalars)
         return self._finished(workload, func, arrays, scalars, results)
 
     def _vouched(self, known: Case) -> None:
