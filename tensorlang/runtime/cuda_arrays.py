@@ -241,7 +241,8 @@ def _to_jax(array: DeviceArray) -> Any:
 
 def _to_pycuda(array: DeviceArray) -> Any:
     kind = sys.modules["pycuda.gpuarray"].GPUArray
-    return kind(array.shape, array.dtype, base=array.owner, gpudata=array.memory)
+    with cuda_driver.device(array.place.key[1]).current():  # it asks for the device
+        return kind(array.shape, array.dtype, base=array.owner, gpudata=array.memory)
 
 
 _EMPTY: Final[dict[str, Callable[[CudaPlace, Shape, np.dtype[Any]], DeviceArray]]] = {

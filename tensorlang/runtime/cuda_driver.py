@@ -71,13 +71,17 @@ def library() -> Any:
     """The driver's library.
 
     Raises:
-        DeviceError: it is not installed.
+        DeviceError: it is not installed, or older than what is called in it.
     """
     try:
         found = ctypes.CDLL(_LIBRARY)
     except OSError as error:
         raise DeviceError(f"NVIDIA's driver is not installed: {error}") from error
     for name, types in FUNCTIONS.items():
+        if not hasattr(found, name):
+            raise DeviceError(
+                f"NVIDIA's driver has no {name}; install one for CUDA 11.4 or newer"
+            )
         function = getattr(found, name)
         function.argtypes, function.restype = types, ctypes.c_int
     return found
