@@ -17,6 +17,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="rewrite the golden files"
     )
+    parser.addoption(
+        "--target",
+        default="",
+        help="run the operators' tests there: a target's name, or all that are here",
+    )
 
 
 @pytest.fixture

@@ -1,0 +1,172 @@
+"""`make bench-gpu`: its steps, its folder of packages, and a dry run without a GPU."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(autouse=True)
+def importable(monkeypatch, tmp_path):
+    """The benchmarks, without the folders that lie beside them."""
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "benchmarks").symlink_to(ROOT / "benchmarks")
+    monkeypatch.syspath_prepend(str(tmp_path / "tree"))
+
+
+def module(name):
+    return importlib.import_module(f"benchmarks.gpu.{name}")
+
+
+def run_of(out, **environment):
+    import os
+
+    return module("steps").Run(out, 60.0, {**os.environ, **environment})
+
+
+def step(name, code, limit=20.0, **options):
+    steps = module("steps")
+    return steps.Step(name, steps.python("-c", code), limit, **options)
+
+
+def test_a_step_that_fails_costs_itself_alone(tmp_path, capsys):
+    run = run_of(tmp_path)
+    assert not run.run(step("bad", "raise SystemExit('out of memory')"))
+    assert not run.run(step("slow", "import time; time.sleep(60)", limit=1.5))
+    assert not run.run(step("killed", "import os; os.kill(os.getpid(), 9)"))
+    assert run.run(step("good", "print('hello')"))
+    assert run.failed == ["bad", "slow", "killed"]
+    bad, slow, killed, good = capsys.readouterr().out.splitlines()
+    assert bad.startswith("bad: FAILED, exit code 1: out of memory (")
+    assert slow.startswith("slow: not done after 2 s (")
+    assert "killed by SIGKILL" in killed
+    assert good.startswith("good: done (")
+    assert "hello" in (tmp_path / "log.txt").read_text()
+
+
+def test_the_same_command_goes_on(tmp_path, capsys):
+    first = run_of(tmp_path)
+    assert first.run(step("one", "print('{\"a\": 1}')", output="works/one.json"))
+    assert not first.run(step("two", "raise SystemExit(1)"))
+    again = run_of(tmp_path)
+    capsys.readouterr()
+    assert again.run(step("one", "raise SystemExit(1)"))
+    assert again.run(step("two", "pass"))
+    assert capsys.readouterr().out.startswith("one: done before\n")
+    assert json.loads((tmp_path / "works/one.json").read_text()) == {"a": 1}
+
+
+def test_a_result_that_is_none_is_said(tmp_path, capsys):
+    run = run_of(tmp_path)
+    assert not run.run(step("none", "print('nothing')", output="x.json"))
+    assert "no result in its last line: nothing" in capsys.readouterr().out
+
+
+def test_no_time_is_said(tmp_path, capsys):
+    run = run_of(tmp_path)
+    run.limit = 0.5
+    assert not run.run(step("late", "pass"))
+    assert "no time is left" in capsys.readouterr().out
+
+
+def test_the_newest_fitting_wheel_is_taken(tmp_path):
+    own = f"cp{sys.version_info[0]}{sys.version_info[1]}"
+    for name in (
+        "optuna-4.9.0-py3-none-any.whl",
+        "optuna-4.10.0-py3-none-any.whl",
+        f"ml_dtypes-0.5.4-{own}-{own}-manylinux_2_27_x86_64.whl",
+        "ml_dtypes-0.6.0-cp27-cp27m-manylinux_2_27_x86_64.whl",
+    ):
+        (tmp_path / name).touch()
+    environment = module("environment")
+    assert environment.wheel_of("Optuna", tmp_path).name.startswith("optuna-4.10")
+    assert environment.wheel_of("ml-dtypes", tmp_path).name.startswith("ml_dtypes-0.5")
+    assert environment.wheel_of("numpy", tmp_path) is None
+
+
+def test_what_is_in_neither_place_is_named(tmp_path, monkeypatch):
+    environment = module("environment")
+    monkeypatch.setitem(environment.NEEDED, "no-such-thing", "1.0")
+    with pytest.raises(RuntimeError, match=r"no-such-thing: neither here nor in .*w;"):
+        environment.install(tmp_path / "site", tmp_path / "w")
+    with pytest.raises(RuntimeError, match="make bench-gpu-pack"):
+        environment.pycuda(tmp_path / "site", tmp_path, tmp_path / "work")
+
+
+def test_every_requirement_of_the_package_is_packed():
+    import re
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    names = {re.split(r"[><=]", text)[0].lower() for text in project["dependencies"]}
+    packed = {name.lower().replace("-", "_") for name in module("environment").NEEDED}
+    assert names <= packed
+
+
+def test_the_table_says_what_was_wanted(tmp_path):
+    row = {
+        "work": "gelu",
+        "scale": 1,
+        "samples": {"tensorlang": [1e-3] * 6, "torch": [2e-3] * 6, "copy": [8e-4] * 6},
+        "ratios": {"torch": [2.0, 1.9, 2.1], "copy": [0.8, 0.79, 0.81]},
+        "wanted": {"torch": 1.0, "copy": 0.9},
+        "moved": 10**9,
+        "operations": 0,
+    }
+    (tmp_path / "works").mkdir()
+    (tmp_path / "works" / "gelu.json").write_text(json.dumps(row))
+    lines = module("report").report(tmp_path).splitlines()
+    assert "| gelu | tensorlang | 1.000 ms | 1000 |  |  |  |  |" in lines
+    assert "|  | torch | 2.000 ms | 500 |  | 2.00x | 1.90-2.10 | 1 yes |" in lines
+    assert "|  | copy | 800.0 us | 1250 |  | 0.80x | 0.79-0.81 | 0.9 no |" in lines
+
+
+@pytest.mark.skipif(bool(Path("/dev/nvidia0").exists()), reason="a GPU is here")
+def test_without_a_gpu_it_says_so_in_a_sentence(tmp_path):
+    command = [
+        "make",
+        "bench-gpu",
+        f"OUT={tmp_path / 'o'}",
+        f"GPU_PYTHON={sys.executable}",
+    ]
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode != 0
+    (said,) = (line for line in done.stderr.splitlines() if "GPU" in line)
+    assert said == "make bench-gpu: this machine has no CUDA GPU that its driver finds"
+    done = subprocess.run(
+        command[:2], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert "make bench-gpu OUT=folder" in done.stdout
+
+
+def test_a_dry_run_tunes_measures_and_packs_up(tmp_path):
+    pytest.importorskip("torch")
+    out = tmp_path / "out"
+    options = ["--dry-run", "llvm", "--only", "multiply", "--budget", "1s"]
+    command = [sys.executable, "-m", "benchmarks.gpu", str(out), *options]
+    done = subprocess.run(
+        [*command, "--rounds", "6"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    lines = [line.partition(" (")[0] for line in done.stdout.splitlines()]
+    assert "first kernel: done" in lines
+    assert "tune math.multiply --shape 262144,262144: done" in lines
+    assert "measure multiply f32: done" in lines
+    assert "A dry run in a small size: its times mean nothing." in lines
+    (row,) = json.loads((out / "bench.json").read_text())["rows"]
+    assert row["ratios"].keys() == {"torch", "copy"}
+    with tarfile.open(out / "all.tar.gz") as archive:
+        assert {"bench.md", "log.txt", "works"} <= set(archive.getnames())
