@@ -7,7 +7,8 @@ program = onnx.load("net.onnx")          # a function of symbolic tensors, as la
 """
 
 from tensorlang.onnx.files import read, written_whole
+from tensorlang.onnx.outside import save
 from tensorlang.onnx.programs import Program, load
-from tensorlang.onnx.writing import model_of, save
+from tensorlang.onnx.writing import model_of
 
 __all__ = ["Program", "load", "model_of", "read", "save", "written_whole"]

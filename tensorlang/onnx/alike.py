@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from tensorlang.errors import GraphError
 from tensorlang.graph import Graph, Value
 from tensorlang.graph.leaves import ConstantTensor
+from tensorlang.graph.specs import KeySpec
 from tensorlang.graph.values import Node
 
 _NORM: Final = "nn.batch_norm_train"
@@ -36,7 +38,7 @@ class _Numbered:
 
     def __init__(self, graph: Graph, outputs: int, seen: dict[Any, int]) -> None:
         count = len(graph.inputs) - (len(graph.outputs) - outputs)
-        self.seen, self.known = seen, {}
+        self.seen, self.known, self.depth = seen, {}, 0
         for n, value in enumerate(graph.inputs):
             self.known[value] = self._of(("input", n if n < count else value.name))
 
@@ -57,6 +59,8 @@ class _Numbered:
             return self.number(node.args[value.index])
         if node.id == _NORM:
             return self._norm(value, node)
+        if node.id in _FORMS:
+            return self._of((node.id, value.index, *_FORMS[node.id](self, value, node)))
         return self._of((node.id, value.index, *self._arguments(node, node.kwargs)))
 
     def _norm(self, value: Value, node: Node) -> int:
@@ -67,7 +71,29 @@ class _Numbered:
 
     def _arguments(self, node: Node, named: dict[str, Any]) -> list[Any]:
         given = [*node.args, *(each for pair in sorted(named.items()) for each in pair)]
-        return [self._argument(each) for each in given] + [id(g) for g in node.graphs]
+        return [self._argument(each) for each in given]
+
+    def branch(self, value: Value, node: Node) -> list[Any]:
+        """What an `if` depends on: its condition, and what each branch gives."""
+        held = [graph.outputs[value.index] for graph in node.graphs]
+        return [self._argument(each) for each in (node.args[0], *held)]
+
+    def loop(self, _: Value, node: Node) -> list[Any]:
+        """What a loop depends on; the keys that training carries are left out."""
+        *tests, body = node.graphs
+        ahead = len(body.inputs) - len(node.args)  # the number of the turn
+        kept = [
+            n for n, each in enumerate(node.args) if not isinstance(each.spec, KeySpec)
+        ]
+        self.depth += 1
+        for graph, first in [(test, 0) for test in tests] + [(body, ahead)]:
+            for n, each in enumerate(graph.inputs):
+                at = kept.index(n - first) if n - first in kept else n - first
+                self.known[each] = self._of(("carry", self.depth, at))
+        turn = [body.outputs[n] for n in kept] + [test.outputs[0] for test in tests]
+        found = [self._argument(each) for each in (*turn, node.kwargs.get("count"))]
+        self.depth -= 1
+        return found + [self._argument(node.args[n]) for n in kept]
 
     def _argument(self, given: Any) -> Any:
         if isinstance(given, Value):
@@ -78,3 +104,10 @@ class _Numbered:
 
     def _of(self, what: Any) -> int:
         return self.seen.setdefault(what, len(self.seen))
+
+
+_FORMS: Final[dict[str, Callable[[_Numbered, Value, Node], list[Any]]]] = {
+    "if": _Numbered.branch,
+    "for": _Numbered.loop,
+    "while": _Numbered.loop,
+}

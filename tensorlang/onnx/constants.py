@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from tensorlang.errors import ShapeError
+from tensorlang.graph.specs import Dim
+
 if TYPE_CHECKING:
-    from tensorlang.onnx.programs import Call
+    from tensorlang.onnx.calls import Call
 
 
 def shape_of(call: Call) -> Any:
@@ -57,7 +60,8 @@ def _cast(call: Call) -> Any:
 
     x = call.inputs[0]
     wanted = library().helper.tensor_dtype_to_np_dtype(call.given["to"])
-    return x if x.dtype == object else x.astype(wanted)
+    named = x.dtype == object and any(isinstance(n, Dim) for n in x.reshape(-1))
+    return x if named else x.astype(wanted)
 
 
 def _concat(call: Call) -> Any:
@@ -77,6 +81,27 @@ def _filled(call: Call) -> Any:
     return np.full([int(n) for n in call.inputs[0]], fill.reshape(-1)[0])
 
 
+def _divide(call: Call) -> Any:
+    return np.frompyfunc(_over, 2, 1)(*map(_objects, call.inputs))
+
+
+def _over(a: Any, b: Any) -> Any:
+    """A quotient of sizes, as ONNX divides: whole numbers towards 0."""
+    if isinstance(a, Dim):
+        if all(count % b == 0 for _, count in a.terms):
+            return Dim(tuple((name, count // b) for name, count in a.terms))
+        raise ShapeError(f"the size {a} is to be divided by {b}; give it as a number")
+    return int(a / b) if isinstance(a, int) else a / b
+
+
+def _objects(x: Any) -> Any:
+    return np.asarray(x, object)
+
+
+def _range(call: Call) -> Any:
+    return np.arange(*(np.asarray(x).item() for x in call.inputs))
+
+
 FOLDED: Final[dict[str, Callable[[Call], Any]]] = {
     "Constant": _constant,
     "ConstantOfShape": _filled,
@@ -91,9 +116,22 @@ FOLDED: Final[dict[str, Callable[[Call], Any]]] = {
     "Add": lambda call: call.inputs[0] + call.inputs[1],
     "Sub": lambda call: call.inputs[0] - call.inputs[1],
     "Mul": lambda call: call.inputs[0] * call.inputs[1],
+    "Div": _divide,
+    "Mod": lambda call: np.mod(*call.inputs),
+    "Range": _range,
+    "Equal": lambda call: call.inputs[0] == call.inputs[1],
+    "Where": lambda call: np.where(*call.inputs),
+    "Not": lambda call: np.logical_not(call.inputs[0]),
+    "ReduceProd": lambda call: np.prod(
+        call.inputs[0], keepdims=bool(call.given.get("keepdims", 1))
+    ),
+    "Expand": lambda call: np.broadcast_to(
+        call.inputs[0], [int(n) for n in call.inputs[1]]
+    ),
 }
 
 
 def folded(call: Call) -> Any:
     """What a node of constants gives."""
-    return FOLDED[call.kind](call)
+    made = FOLDED[call.kind](call)
+    return None if made is None else np.asarray(made)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from tensorlang.errors import ArgumentError, WeightError
+from tensorlang.errors import ArgumentError
 
 INSTALL: Final = "pip install 'tensorlang[onnx]'"
 
@@ -27,8 +27,12 @@ def library() -> Any:
     return onnx
 
 
-def written_whole(path: str | os.PathLike[str], data: bytes) -> None:
+def written_whole(path: str | os.PathLike[str], *parts: Any) -> None:
     """Write a file: what stood there before stays until all of the new is on the disk.
+
+    Args:
+        path: Where.
+        parts: Bytes, or contiguous arrays, one behind the other.
 
     Raises:
         OSError: the folder cannot be written to.
@@ -39,7 +43,8 @@ def written_whole(path: str | os.PathLike[str], data: bytes) -> None:
     handle, name = tempfile.mkstemp(prefix=f".{place.name}.", dir=place.parent)
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(data)
+            for part in parts:
+                file.write(part)
             file.flush()
             os.fsync(file.fileno())
         Path(name).chmod(0o666 & ~_umask())
@@ -55,22 +60,25 @@ def _umask() -> int:
     return mask
 
 
-def read(path: str | os.PathLike[str]) -> Any:
-    """The model in a file, with its weights; those outside of it from its folder only.
+def read(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any]]:
+    """The model in a file, and what of it stands outside of the file, in its folder.
+
+    Returns:
+        The model, whose weights outside have no data in it; and these as arrays.
 
     Raises:
         ArgumentError: there is no such file, it is no ONNX, or onnx is missing.
         WeightError: data is missing, or outside of the file's folder.
     """
+    from tensorlang.onnx.outside import fetched  # noqa: PLC0415 - it builds on this
+
     onnx, place = library(), Path(path)
     if not place.is_file():
         raise ArgumentError(f"{place}: there is no such file")
     model = _checked(place, lambda: onnx.load_from_string(place.read_bytes()))
-    for tensor in tensors_of(model.graph):
-        if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            _fetch(tensor, place.parent)
+    arrays = fetched(model, place.parent)
     _checked(place, lambda: onnx.checker.check_model(model))
-    return model
+    return model, arrays
 
 
 def _checked(place: Path, step: Callable[[], Any]) -> Any:
@@ -81,64 +89,17 @@ def _checked(place: Path, step: Callable[[], Any]) -> Any:
         raise ArgumentError(f"{place} is no ONNX model: {said}") from problem
 
 
-def tensors_of(graph: Any) -> list[Any]:
-    """All tensors of a graph, and of the graphs in it."""
-    found = list(graph.initializer)
+def blocks_of(graph: Any) -> Iterator[Any]:
+    """A graph of ONNX, and the branches and bodies in it."""
+    yield graph
     for node in graph.node:
         for attribute in node.attribute:
-            found += [attribute.t] if attribute.HasField("t") else []
-            found += attribute.tensors
-            for inner in (*attribute.graphs, *_one(attribute)):
-                found += tensors_of(inner)
-    return found
+            own = [attribute.g] if attribute.HasField("g") else []
+            for inner in (*attribute.graphs, *own):
+                yield from blocks_of(inner)
 
 
-def _one(attribute: Any) -> list[Any]:
-    return [attribute.g] if attribute.HasField("g") else []
-
-
-def _fetch(tensor: Any, folder: Path) -> None:
-    """Take a tensor's data from a file of the folder.
-
-    Raises:
-        WeightError: the file is elsewhere, no plain file, or too short.
-    """
-    said = {entry.key: entry.value for entry in tensor.external_data}
-    place = inside(folder, said.get("location", ""), tensor.name)
-    offset = _whole(tensor.name, said.get("offset", "0"))
-    left = place.stat().st_size - offset
-    length = _whole(tensor.name, said.get("length", str(max(left, 0))))
-    if length > left:
-        raise WeightError(
-            f"weight {tensor.name!r} takes {length} bytes from {offset} of "
-            f"{place.name}, which ends before"
-        )
-    with place.open("rb") as file:
-        file.seek(offset)
-        tensor.raw_data = file.read(length)
-    del tensor.external_data[:]
-    tensor.data_location = 0
-
-
-def _whole(name: str, text: str) -> int:
-    if not text.isascii() or not text.isdigit():
-        raise WeightError(f"weight {name!r} has a place of {text!r} bytes")
-    return int(text)
-
-
-def inside(folder: Path, location: str, name: str) -> Path:
-    """A plain file that stands in a folder, reached through no link.
-
-    Raises:
-        WeightError: it is elsewhere, a link, or not there.
-    """
-    root = folder.resolve()
-    place = root / location
-    within = location and place.resolve().is_relative_to(root)
-    # a link on the way, or `..`, makes another path of it
-    if not within or place.resolve() != place or not place.is_file():
-        raise WeightError(
-            f"weight {name!r} is said to be in {location!r}, which is no plain file in "
-            "the folder of the model"
-        )
-    return place
+def nodes_of(graph: Any) -> Iterator[Any]:
+    """The nodes of a graph of ONNX, and of the branches and bodies in it."""
+    for block in blocks_of(graph):
+        yield from block.node

@@ -20,59 +20,13 @@ from tensorlang.errors import ArgumentError, GraphError, TensorlangError
 from tensorlang.graph.leaves import Weight
 from tensorlang.graph.network import training
 from tensorlang.graph.specs import KeySpec, TensorSpec
-from tensorlang.graph.values import Value
-from tensorlang.onnx.files import library, read
-from tensorlang.onnx.functions import DOMAIN
-from tensorlang.onnx.writing import NOTE, TRAINING
+from tensorlang.onnx.calls import Call
+from tensorlang.onnx.files import library, nodes_of, read
+from tensorlang.onnx.functions import DOMAIN, TRAINING
+from tensorlang.onnx.writing import NOTE
 from tensorlang.ops import random
 
 GENERATOR = "generator"
-
-
-class Call:
-    """A node of a file, with what is known of its inputs.
-
-    Attributes:
-        kind: Its operator's name in ONNX.
-        inputs: Symbolic values; arrays where they are constants; None where left out.
-        given: Its attributes.
-        place: How a message calls it.
-        program: The program that it is in.
-    """
-
-    inputs: list[Any]
-
-    def __init__(self, program: Program, node: Any, inputs: Sequence[Any]) -> None:
-        self.program, self.kind = program, str(node.op_type)
-        self.inputs = list(inputs)
-        helper = library().helper
-        self.given: dict[str, Any] = {}
-        for attribute in node.attribute:
-            value = helper.get_attribute_value(attribute)
-            text = isinstance(value, bytes)
-            self.given[attribute.name] = value.decode() if text else value
-        self.place = f"{node.op_type} {node.name!r}" if node.name else node.op_type
-
-    def input(self, at: int) -> Any:
-        """An input; None where it is left out."""
-        return self.inputs[at] if at < len(self.inputs) else None
-
-    def known(self, at: int, what: str) -> Any:
-        """An input that has to be constant, such as a shape.
-
-        Raises:
-            GraphError: it is computed from data.
-        """
-        value = self.input(at)
-        if isinstance(value, Weight):
-            value = self.program.arrays[value.path]
-        if isinstance(value, Value):
-            raise self.refuse(f"{what} depends on data; we need a constant")
-        return value
-
-    def refuse(self, why: str) -> GraphError:
-        """An error that says what of it we have not."""
-        return GraphError(f"{self.program.name}: {self.place}: {why}")
 
 
 class Program:
@@ -88,8 +42,15 @@ class Program:
         key: The key that the next dropout is given a half of.
     """
 
-    def __init__(self, model: Any, name: str) -> None:
+    def __init__(
+        self, model: Any, name: str, outside: Mapping[str, Any] | None = None
+    ) -> None:
         """Read a model.
+
+        Args:
+            model: An `onnx.ModelProto`.
+            name: What messages call it.
+            outside: Arrays that stand outside of it, by name.
 
         Raises:
             GraphError: names the operators that we have not.
@@ -98,6 +59,7 @@ class Program:
         self.note: Mapping[str, Any] = _note(model, name)
         to_array = library().numpy_helper.to_array
         self.arrays = {t.name: _array(to_array(t)) for t in model.graph.initializer}
+        self.arrays |= outside or {}
         told = self.note.get("weights")
         self.weights = set(told if told is not None else _floats(self.arrays))
         self.states = self._states(self.note.get("states", {}))
@@ -108,9 +70,9 @@ class Program:
         self._check()
 
     def _check(self) -> None:
-        from tensorlang.onnx.reading import has  # noqa: PLC0415 - it builds on this
+        from tensorlang.onnx.readers import has  # noqa: PLC0415 - it builds on this
 
-        missing = {n.op_type for n in self.model.graph.node if not has(n)}
+        missing = {n.op_type for n in nodes_of(self.model.graph) if not has(n)}
         if missing:
             raise GraphError(
                 f"{self.name} has operators that we have not: "
@@ -165,8 +127,32 @@ class Program:
         if training():
             for name, place in self.states.items():
                 graph.write(place, values[f"{name}.after"])
-            if self.key is not None:
-                graph.write(_GENERATOR, self.key)
+            self.settle()
+
+    def inside(
+        self, block: Any, around: Mapping[str, Any], inputs: Sequence[Any] = ()
+    ) -> list[Any]:
+        """The outputs of a branch or a body, written into what is being written.
+
+        Args:
+            block: As ONNX has it.
+            around: What has a name around it.
+            inputs: For its own inputs.
+        """
+        values = dict(around)
+        to_array = library().numpy_helper.to_array
+        values.update((t.name, _array(to_array(t))) for t in block.initializer)
+        values.update((v.name, x) for v, x in zip(block.input, inputs, strict=True))
+        for node in block.node:
+            self._node(node, values)
+        self.settle()
+        return [values[out.name] for out in block.output]
+
+    def settle(self) -> None:
+        """Keep the key that is held where a branch or a body begins and ends."""
+        if self.key is not None:
+            graph.write(_GENERATOR, self.key)
+            self.key = None
 
     def next_key(self) -> Any:
         """A key for one dropout: half of the one that is held; the other is held on."""
@@ -183,9 +169,9 @@ class Program:
         return self._made[name]
 
     def _node(self, node: Any, values: dict[str, Any]) -> None:
-        from tensorlang.onnx.reading import applied  # noqa: PLC0415 - it builds on this
+        from tensorlang.onnx.readers import applied  # noqa: PLC0415 - it builds on this
 
-        call = Call(self, node, [values[name] for name in node.input])
+        call = Call(self, node, values)
         try:
             made = applied(call, node.domain)
         except TensorlangError as problem:
@@ -253,7 +239,8 @@ def load(path: str | os.PathLike[str]) -> Program:
         GraphError: names the operators that we have not.
         WeightError: data outside of the file is not in its folder.
     """
-    return Program(read(path), os.fspath(path))
+    model, outside = read(path)
+    return Program(model, os.fspath(path), outside)
 
 
 __all__ = ["DOMAIN", "TRAINING", "Call", "Program", "load"]

@@ -23,6 +23,7 @@ from tensorlang.layers import (
     RMSNorm,
     Sequential,
 )
+from tensorlang.layers.initializers import HeNormal
 from tensorlang.ops import math, nn, random
 
 onnx = pytest.importorskip("onnx", reason="the extra onnx is not installed")
@@ -207,3 +208,38 @@ def test_what_onnx_has_not_is_named(tmp_path) -> None:
         other.save(tmp_path / "net.onnx")
     with pytest.raises(ArgumentError, match=r"saved as a file.onnx"):
         other.save(tmp_path / "net.pt")
+
+
+def bent(x):
+    """What is written with attributes and inputs of its own."""
+    y = math.clip(nn.pad(x, ((0, 0), (0, 0), (1, 0), (0, 2)), 0.5), -0.5, None)
+    least = math.argmin(nn.batch_flatten(x), 1, True)
+    inside = math.logical_and(math.greater(x, 0.0), math.less(x, 1.0))
+    kept = math.where(math.logical_or(inside, math.isnan(x)), x, x * 0.1)
+    return y, math.argmax(x, -1), least, kept, nn.global_max_pool(x)
+
+
+def test_these_operators_come_back_and_run_elsewhere(tmp_path) -> None:
+    made = Model(bent).compile(TensorSpec(("batch", 2, 12, 12)), train=False)
+    made.save(tmp_path / "net.onnx")
+    wanted = made(X)
+    found = session(tmp_path / "net.onnx").run(None, {"x0": X})
+    again = Model.load(tmp_path / "net.onnx")(X)
+    for each, there, here in zip(wanted, found, again, strict=True):
+        np.testing.assert_allclose(there, each, rtol=1e-6)
+        np.testing.assert_array_equal(here, each)
+
+
+def test_a_transposed_convolution_comes_back(tmp_path) -> None:
+    class Enlarged(Layer):
+        def apply(self, x):
+            w = self.weight("weight", (2, 3, 3, 3), HeNormal())
+            return nn.conv2d_transpose(x, w, None, 2, 1, 1, activation="relu")
+
+    made = Model(Enlarged()).compile(TensorSpec(("batch", 2, 12, 12)), train=False)
+    made.save(tmp_path / "net.onnx")
+    wanted = made(X)
+    assert wanted.shape == (16, 3, 24, 24)
+    np.testing.assert_array_equal(Model.load(tmp_path / "net.onnx")(X), wanted)
+    found = session(tmp_path / "net.onnx").run(None, {"x0": X})[0]
+    np.testing.assert_allclose(found, wanted, atol=1e-5)

@@ -1,0 +1,147 @@
+"""Writes nodes of ONNX, one after the other."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tensorlang.errors import GraphError
+from tensorlang.graph import Graph, KeySpec, TensorSpec, Value, Weight
+from tensorlang.graph.leaves import ConstantKey, ConstantTensor
+from tensorlang.graph.specs import Dim
+from tensorlang.graph.values import Node
+from tensorlang.onnx.files import library
+from tensorlang.onnx.functions import DOMAIN
+
+
+class Writer:
+    """Writes nodes of ONNX; `tensorlang.onnx.kinds` says which for each operator.
+
+    Attributes:
+        nodes: What is written, in order.
+        initializers: Weights and constants by name.
+        called: The functions of `tensorlang.onnx.functions` that are called.
+    """
+
+    def __init__(self) -> None:
+        self.onnx = library()
+        self.nodes: list[Any] = []
+        self.initializers: dict[str, np.ndarray[Any, Any]] = {}
+        self.called: set[str] = set()
+        self.names: dict[Value, str] = {}
+        self._made = itertools.count()
+
+    def name(self, value: Any, like: Any = None) -> str:
+        """What a value is called; a number becomes a constant of the type of `like`."""
+        if isinstance(value, Weight):
+            return value.path
+        if isinstance(value, ConstantTensor):
+            return self.constant(value.data)
+        if isinstance(value, ConstantKey):
+            return self.constant(np.asarray(value.data.words))
+        if isinstance(value, Value):
+            return self.names[value]
+        return self.constant(np.asarray(value, like.spec.numpy))
+
+    def constant(self, data: Any) -> str:
+        """An array as an initializer."""
+        name = f"constant_{len(self.initializers)}"
+        self.initializers[name] = np.asarray(data)
+        return name
+
+    def whole(self, *numbers: int) -> str:
+        """Whole numbers as an initializer, as shapes and axes are given."""
+        return self.constant(np.array(numbers, np.int64))
+
+    def emit(self, kind: str, *inputs: str, results: int = 1, **attributes: Any) -> Any:
+        """A node of ONNX: the name of what it gives, or of all of it."""
+        first = self.fresh()
+        outputs = [first, *(f"{first}_{n}" for n in range(1, results))]
+        made = self.onnx.helper.make_node(kind, list(inputs), outputs, **attributes)
+        self.nodes.append(made)
+        return outputs[0] if results == 1 else outputs
+
+    def fresh(self) -> str:
+        """A name that nothing has."""
+        return f"v{next(self._made)}"
+
+    def call(self, name: str, *inputs: str, results: int = 1, **attributes: Any) -> Any:
+        """A call of one of our functions."""
+        self.called.add(name)
+        return self.emit(name, *inputs, results=results, domain=DOMAIN, **attributes)
+
+    def program(self, graph: Graph) -> None:
+        """All nodes of a program.
+
+        Raises:
+            GraphError: one of them is nothing that ONNX has.
+        """
+        from tensorlang.onnx.kinds import KINDS  # noqa: PLC0415 - it builds on this
+
+        missing = {node.id for node in all_nodes(graph) if node.id not in KINDS}
+        if missing:
+            raise GraphError(
+                f"{graph.name} has {', '.join(sorted(missing))}, which we do not write "
+                "as ONNX"
+            )
+        for node in graph.nodes:
+            made = KINDS[node.id](self, node)
+            several = made if isinstance(made, list) else [made]
+            self.names.update(zip(node.results, several, strict=True))
+
+    def inside(self, graph: Graph, inputs: Sequence[str]) -> list[str]:
+        """The names of a program's outputs, written where it stands in another."""
+        self.names.update(zip(graph.inputs, inputs, strict=True))
+        self.program(graph)
+        return [self.name(value) for value in graph.outputs]
+
+    def block(
+        self, name: str, inputs: Sequence[Any], write: Callable[[], Sequence[str]]
+    ) -> Any:
+        """A branch or a body: what `write` writes, and the names that it returns.
+
+        Args:
+            name: What it is called.
+            inputs: Names and types of its own inputs.
+            write: Writes the nodes; returns the names of the outputs.
+        """
+        around, self.nodes = self.nodes, []
+        outputs = [self.emit("Identity", each) for each in write()]
+        made, self.nodes = self.nodes, around
+        helper = self.onnx.helper
+        results = [self.onnx.ValueInfoProto(name=each) for each in outputs]
+        return helper.make_graph(made, name, list(inputs), results)
+
+
+Kind: TypeAlias = Callable[[Writer, Node], Any]
+
+
+def all_nodes(graph: Graph) -> Iterator[Node]:
+    """The nodes of a program, and of the programs in them."""
+    for node in graph.nodes:
+        yield node
+        for inner in node.graphs:
+            yield from all_nodes(inner)
+
+
+def argument(node: Node, position: int, name: str, default: Any) -> Any:
+    """An argument of a call, given by position, by name, or not at all."""
+    if position < len(node.args):
+        return node.args[position]
+    return node.kwargs.get(name, default)
+
+
+def typed(name: str, value: Value) -> Any:
+    """Name and type of an input or output; of a key, its words."""
+    helper = library().helper
+    spec = value.spec
+    if isinstance(spec, KeySpec):
+        if spec.impl != "threefry2x32":
+            raise GraphError(f"{name} is {spec}; ONNX is written for threefry2x32 only")
+        spec = TensorSpec((*spec.shape, 2), "uint32")
+    kind = helper.np_dtype_to_tensor_dtype(spec.numpy)
+    shape = [str(e) if isinstance(e, Dim) else e for e in spec.shape]
+    return helper.make_tensor_value_info(name, kind, shape)
