@@ -1,6 +1,7 @@
 """A sound schedule for threads by shape alone, whatever the operator.
 
-Elementwise stages are one grid; matrix products go in tiles; reductions go by where in
+Elementwise stages are one grid; matrix products go in tiles, on tensor cores where the
+target has them for their type; reductions go by where in
 memory their numbers lie; of any other contraction each thread folds one result, in a
 register. What is not recognised is bound by its outermost loops, where these are
 independent, and else run by a single thread.
@@ -18,6 +19,7 @@ from tensorlang.schedules.cutting import tried
 from tensorlang.schedules.generic import inline_producers, stage_named, stage_names
 from tensorlang.schedules.simt.grid import grid_knobs, is_empty, one_each, share_out
 from tensorlang.schedules.simt.reductions import across_memory, along_memory, whole
+from tensorlang.schedules.simt.tensor_cores import tensor_cores
 from tensorlang.schedules.simt.tiles import tiles
 from tensorlang.schedules.simt.transpose import turned
 from tensorlang.schedules.stages import (
@@ -76,7 +78,7 @@ def results(s: Schedule, knobs: Knobs, stage: Stage) -> None:
 _WAYS: Final[dict[str, tuple[_Way, ...]]] = {
     INJECTIVE: (turned, elements),
     REDUCTION: (whole, along_memory, across_memory, results),
-    CONTRACTION: (tiles, results),
+    CONTRACTION: (tensor_cores, tiles, along_memory, results),
 }
 
 

@@ -78,7 +78,7 @@ def tensor_cores(s: Schedule, knobs: Knobs, stage: Stage) -> None:
     if s.target is None or not NEEDED.issubset(s.target.features):
         raise ScheduleError("the target has no tensor cores")
     a, b = operands(stage)
-    tile = _tile(knobs, stage)
+    tile = _tile(knobs, stage, long=_ends_long(s, stage))
     _fits(tile, s)
     _schedule(s, stage, (a, b), tile)
 
@@ -93,6 +93,8 @@ def operands(stage: Stage) -> tuple[Operand, Operand]:
     axes, folded = tile_axes(stage), stage.driven("reduction")
     if axes is None or len(folded) != 1 or len(stage.driven("spatial")) != 2:
         raise ScheduleError("tensor cores are for the product of two matrices")
+    if (extent_of(axes[0]) or _STEP) < _STEP:
+        raise ScheduleError(f"{axes[0].extent!r} rows fill no product of {_STEP}")
     loads, names = stage.loads, {load.buffer.dtype.name for load in stage.loads}
     if len(loads) != 2 or len(names) != 1 or not names <= {"f16", "bf16"}:
         raise ScheduleError("tensor cores are for two operands of f16 or of bf16")
@@ -119,23 +121,24 @@ def _copied_wide(load: Load, stage: Stage) -> None:
         )
 
 
-def _tile(knobs: Knobs, stage: Stage) -> Tile:
-    """The knobs; by default what fits an unknown number of rows, and no more."""
+def _tile(knobs: Knobs, stage: Stage, *, long: bool) -> Tile:
+    """The knobs; by default as large as sizes that are known can use.
+
+    Where `long` mathematics follows, more threads share it.
+    """
     axes, (folded,) = tile_axes(stage), stage.driven("reduction")
     assert axes is not None
     row, column = axes
     depth = _largest(extent_of(folded), _DEPTHS[:2])
-    depth = _largest(extent_of(folded), _DEPTHS[:2])
-    depth = _largest(extent_of(folded), _DEPTHS[:2])
     rows, columns = (_largest(extent_of(x), _BLOCKS[:3]) for x in (row, column))
-    warps = 2, 2 if columns <= 64 or not _is_long(stage) else 4
+    few = columns <= 64 or not long
     return Tile(
         knobs.choice("block_rows", _BLOCKS, default=rows),
         knobs.choice("block_columns", _BLOCKS, default=columns),
         knobs.choice("depth", _DEPTHS, default=depth),
         (
-            knobs.choice("warp_rows", _WARPS, default=warps[0]),
-            knobs.choice("warp_columns", _WARPS, default=warps[1]),
+            knobs.choice("warp_rows", _WARPS, default=2),
+            knobs.choice("warp_columns", _WARPS, default=2 if few else 4),
         ),
         knobs.choice("stages", _STAGES, default=3),
         knobs.flag("swizzle", default=True),
@@ -150,8 +153,14 @@ def _largest(extent: int | None, sizes: tuple[int, ...]) -> int:
     return max(whole) if whole else next((n for n in sizes if n >= extent), sizes[-1])
 
 
-def _is_long(stage: Stage) -> bool:
-    return has_long_chains(stage)
+def _ends_long(s: Schedule, stage: Stage) -> bool:
+    """Whether what follows the product takes long mathematics."""
+    found = (stage_named(s, name) for name in stage_names(s))
+    return any(
+        has_long_chains(after)
+        for after in found
+        if after is not None and stage.output in reads(after.block.body)
+    )
 
 
 def _fits(tile: Tile, s: Schedule) -> None:

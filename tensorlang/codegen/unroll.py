@@ -11,6 +11,7 @@ from typing import Any
 
 from tensorlang.codegen.folding import fold_node
 from tensorlang.codegen.names import Names
+from tensorlang.ir.collectives import is_collective
 from tensorlang.ir.nodes import (
     Alloc,
     Buffer,
@@ -28,13 +29,19 @@ from tensorlang.ir.nodes import (
 from tensorlang.ir.visit import rebuild, walk
 
 
-def unroll(function: Function, names: Names) -> Function:
-    """The function without unrolled loops; one of unknown extent stays a loop."""
+def unroll(function: Function, names: Names, most: int | None = None) -> Function:
+    """The function without unrolled loops; one of unknown extent stays a loop.
+
+    A loop that would be more than `most` statements stays unrolled by name, for a
+    compiler to do it; where lanes work together it is written out in any case.
+    """
 
     def visit(node: Any) -> Any:
         match node:
             case For(kind="unrolled", extent=Const(value=count)):
                 body = visit(node.body)
+                if most is not None and _is_long(body, int(count), most):
+                    return replace(node, body=body)
                 return seq(
                     *(_copy(body, node.var, n, names) for n in range(int(count)))
                 )
@@ -48,6 +55,16 @@ def unroll(function: Function, names: Names) -> Function:
                 return node
 
     return replace(function, body=visit(function.body))
+
+
+def _is_long(body: Stmt, count: int, most: int) -> bool:
+    parts = list(walk(body))
+    if any(map(is_collective, parts)):
+        return False
+    return (
+        count * sum(isinstance(n, Stmt) and not isinstance(n, Seq) for n in parts)
+        > most
+    )
 
 
 def _copy(body: Stmt, var: Var, number: int, names: Names) -> Stmt:

@@ -116,8 +116,13 @@ def dense(values: Sequence[Linear], loops: Mapping[Var, Linear]) -> bool:
 
 def _contiguous(digits: Sequence[tuple[_Digit | None, int]]) -> bool:
     """Whether weights and sizes of the digits fit: 1, size, size*size', ..."""
+
+    def order(item: tuple[_Digit | None, int]) -> tuple[int, bool]:
+        digit, coefficient = item
+        return coefficient, digit is None or digit.size != 1  # one value weighs nothing
+
     weight: int | None = 1
-    for digit, coefficient in sorted(digits, key=lambda item: item[1]):
+    for digit, coefficient in sorted(digits, key=order):
         if digit is None or coefficient != weight:
             return False
         weight = None if digit.size is None else weight * digit.size

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from tensorlang.codegen.blocks import remove_blocks
 from tensorlang.codegen.collectives import refuse_missing
@@ -32,6 +32,9 @@ from tensorlang.ir.nodes import For, Function, Let, Node, Reduce, Stmt
 from tensorlang.ir.simplify import simplify_function
 from tensorlang.ir.visit import free_vars, rebuild, walk
 
+# statements of an unrolled loop that is written out, where the compiler can do it, too
+_WRITTEN_OUT: Final = {"cuda": 512}
+
 
 def lower(function: Function, target: Any) -> Function:
     """The function as launches of plain loops, in the same grammar.
@@ -58,7 +61,8 @@ def lower(function: Function, target: Any) -> Function:
     function = simplify_function(flatten(function))
     function = make_launches(function, names)
     function = in_lockstep(simplify_function(function), names, target.vector_bits // 8)
-    function = narrow_copies(simplify_function(unroll(function, names)))
+    function = unroll(function, names, _WRITTEN_OUT.get(target.kind))
+    function = narrow_copies(simplify_function(function))
     function = widen_narrow(load_once(function))
     return name_shared(function, names)
 

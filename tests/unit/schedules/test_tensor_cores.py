@@ -1,0 +1,196 @@
+"""Products on tensor cores: right, without races, bank conflicts or detours."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from tensorlang.codegen.c_family.render import render
+from tensorlang.codegen.simt.host import launches
+from tensorlang.codegen.simt.lower import lower
+from tensorlang.errors import InterpreterError, ScheduleError
+from tensorlang.ir.interpreter import run
+from tensorlang.ir.nodes import Barrier, Call, Evaluate, Seq, Store, seq
+from tensorlang.ir.visit import allocations, transform, walk
+from tensorlang.ops import find
+from tensorlang.ops.building import schedule
+from tensorlang.schedules.simt.tensor_cores import tensor_cores
+from tensorlang.schedules.stages import stages
+from tensorlang.scheduling import Knobs, Schedule
+from tensorlang.targets import get
+
+GPU = get("cuda:sm_80")
+SMALL = {"block_rows": 64, "block_columns": 64}
+
+
+def dense(shapes, dtype="bf16", knobs=SMALL, **attributes):
+    """A dense layer on tensor cores, as launches."""
+    op = find("nn.dense")
+    dtypes = tuple("u32" if shape == (2,) else dtype for shape in shapes)
+    workload = op.workload(*shapes, dtypes=dtypes, **attributes)
+    made = Schedule(op.function(workload), GPU)
+    stage = next(s for s in stages(made.function) if s.driven("reduction"))
+    tensor_cores(made, Knobs(pinned=knobs), stage)
+    return lower(made.function, GPU)
+
+
+def operands(func, m, n, k, layout="oi"):
+    generator = np.random.default_rng(0)
+    kind = func.buffers[0].dtype.numpy
+    shapes = (m, k), (n, k) if layout == "oi" else (k, n)
+    return [generator.normal(size=s).astype(kind) for s in shapes]
+
+
+def outcome(func, arrays, m, n, **scalars):
+    """The result, and the report of the run."""
+    y = np.full((m, n), np.nan, func.buffers[-1].dtype.numpy)
+    flat = [array.reshape(-1) for array in (*arrays, y)]
+    report = run(func, *flat, m=m, **scalars)
+    return y.astype("f8"), report
+
+
+def product(x, w, layout="oi"):
+    wide = w.astype("f8")
+    return x.astype("f8") @ (wide.T if layout == "oi" else wide)
+
+
+def close(y, want, dtype="bf16"):
+    step = {"bf16": 2.0**-8, "f16": 2.0**-11}[dtype]
+    np.testing.assert_allclose(y, want, rtol=step, atol=step)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "layout", "swizzle"),
+    [("bf16", "oi", True), ("f16", "io", True), ("bf16", "io", False)],
+)
+def test_products_are_right_without_bank_conflicts(dtype, layout, swizzle):
+    shape = (64, 64)
+    knobs = {**SMALL, "swizzle": swizzle}
+    func = dense((shape, shape), dtype, knobs, layout=layout)
+    x, w = operands(func, 64, 64, 64, layout)
+    y, report = outcome(func, (x, w), 64, 64)
+    close(y, product(x, w, layout), dtype)
+    assert report.barriers > 0
+    if swizzle:
+        assert set(report.bank_conflicts) == {"x_global_shared", "w_shared"}
+        assert sum(report.bank_conflicts.values()) == 0
+
+
+@pytest.mark.parametrize(("depth", "stages"), [(16, 4), (32, 1), (32, 3), (64, 2)])
+def test_every_depth_and_number_of_stages(depth, stages):
+    knobs = {**SMALL, "depth": depth, "stages": stages}
+    func = dense(((64, 192), (64, 192)), knobs=knobs)
+    x, w = operands(func, 64, 64, 192)
+    y, report = outcome(func, (x, w), 64, 64)
+    close(y, product(x, w))
+    assert sum(report.bank_conflicts.values()) == 0
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(1, 64, 48), (65, 72, 16), (100, 56, 32)])
+def test_ragged_sizes(m, n, k):
+    func = dense(((64, k), (n, k)), knobs={**SMALL, "depth": 16})
+    x, w = operands(func, m, n, k)
+    y, _ = outcome(func, (x, w), m, n)
+    close(y, product(x, w))
+
+
+def test_warps_share_a_tile():
+    knobs = {"block_rows": 128, "block_columns": 64, "warp_rows": 4, "warp_columns": 1}
+    func = dense(((128, 32), (64, 32)), knobs=knobs)
+    x, w = operands(func, 128, 64, 32)
+    close(outcome(func, (x, w), 128, 64)[0], product(x, w))
+
+
+def gelu(x):
+    from math import erf
+
+    return 0.5 * x * (1 + np.vectorize(erf)(x / 2**0.5))
+
+
+def test_bias_gelu_and_dropout_are_done_on_the_fragments():
+    shapes = (64, 32), (64, 32), (64,), (2,)
+    attributes = {"activation": "gelu", "how": "threefry2x32", "inputs": "x w b key"}
+    func = dense(shapes, **attributes)
+    assert len(launches(func)) == 1
+    scopes = Counter(b.scope for b in allocations(func))
+    assert scopes["shared"] == 2  # the operands: the sums never leave registers
+    x, w = operands(func, 64, 64, 32)
+    b = np.linspace(-1, 1, 64).astype(x.dtype)
+    key = np.array([3, 5], "u4")
+    kept, _ = outcome(func, (x, w, b, key), 64, 64, keep=1.0)
+    close(kept, gelu(product(x, w) + b.astype("f8")))
+    y, _ = outcome(func, (x, w, b, key), 64, 64, keep=0.5)
+    assert 0.4 < (y == 0).mean() < 0.6
+    np.testing.assert_allclose(y[y != 0], 2 * kept[y != 0], rtol=2**-7)
+
+
+def test_the_product_is_one_launch_whose_sums_are_registers(golden):
+    func = dense(((64, 96), (32, 96)), knobs={"block_rows": 32, "block_columns": 32})
+    scopes = {b.name: b.scope for b in allocations(func)}
+    assert scopes["products_shared"] == "register"
+    golden(render(func, GPU))
+
+
+def without(func, gone, number):
+    """The function without the statement of that number that `gone` tells."""
+    left = iter(range(1 << 20))
+
+    def visit(node):
+        if not isinstance(node, Seq):
+            return node
+        kept = (s for s in node.stmts if not gone(s) or next(left) != number)
+        return seq(*kept)
+
+    return transform(func, visit)
+
+
+def is_wait(stmt):
+    call = stmt.expr if isinstance(stmt, Evaluate) else None
+    return isinstance(call, Call) and call.name == "wait_copies"
+
+
+@pytest.mark.parametrize("gone", [lambda s: isinstance(s, Barrier), is_wait])
+def test_a_missing_barrier_or_wait_is_found(gone):
+    func = dense(((64, 128), (64, 128)))
+    x, w = operands(func, 64, 64, 128)
+    broken = without(func, gone, 0)
+    assert broken != func
+    with pytest.raises(InterpreterError, match=r"race|while a copy into it"):
+        outcome(broken, (x, w), 64, 64)
+
+
+def test_copies_of_16_bytes_are_asynchronous():
+    func = dense(((64, 64), (64, 64)))
+    copies = [n for n in walk(func) if isinstance(n, Store) and "async" in n.hints]
+    assert {n.buffer.name for n in copies} == {"x_global_shared", "w_shared"}
+    assert {n.value.dtype.lanes for n in copies} == {8}
+
+
+def test_the_default_is_tensor_cores_where_they_are():
+    op = find("nn.dense")
+    workload = op.workload((256, 1024), (1024, 1024), dtypes="bf16")
+    made = schedule(op, workload, GPU, "direct", Knobs())
+    assert 'tensorize("' in str(made.trace)
+    sides = [made.knobs[name] for name in ("block_rows", "block_columns", "depth")]
+    assert sides == [128, 128, 32]
+    assert made.trace.replay(op.function(workload)) == made.function
+
+
+@pytest.mark.parametrize(
+    ("shapes", "dtype"),
+    [(((64, 64), (64, 64)), "f32"), (((64, 40), (64, 40)), "bf16")],
+)
+def test_what_is_none_goes_the_plain_way(shapes, dtype):
+    with pytest.raises(ScheduleError):
+        dense(shapes, dtype)
+    op = find("nn.dense")
+    workload = op.workload(*shapes, dtypes=dtype)
+    made = schedule(op, workload, GPU, "direct", Knobs())
+    assert "tensorize" not in str(made.trace)
+
+
+def test_tiles_that_no_block_can_have_are_refused():
+    with pytest.raises(ScheduleError, match="do not share 32 by 64"):
+        dense(((64, 64), (64, 64)), knobs={**SMALL, "block_rows": 32, "warp_rows": 4})
+    with pytest.raises(ScheduleError, match="more than a block"):
+        dense(((64, 64), (256, 64)), knobs={"block_rows": 256, "block_columns": 256})
