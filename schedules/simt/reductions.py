@@ -31,12 +31,12 @@ _MANY: Final = 1 << 15  # threads that keep a device busy
 def along_memory(s: Schedule, knobs: Knobs, stage: Stage) -> None:
     """Several results of neighbours in memory: threads fold each of them together."""
     rows, folded = _parted(stage)
-    if not rows or contiguous_loop(stage) is not folded[-1]:
+    if not rows or not _lies_along(stage, folded[-1]):
         raise ScheduleError(f"{stage.name} does not fold neighbours")
     length = _size(folded)
     if length is not None and length < _SHORT:
         raise ScheduleError(f"{stage.name} folds few numbers")
-    how = row_knobs(knobs, length, _bits(stage))
+    how = row_knobs(knobs, length, _bits(stage), stage.name)
     row, loop = _in_order(s, stage)
     blocks, inner = s.split(row, [None, how.rows])
     along(s, loop, how)
@@ -86,6 +86,12 @@ def whole(s: Schedule, knobs: Knobs, stage: Stage) -> None:
     s.bind(outer, "block.x")
     last = s.loops(stage.name)[-1]
     along(s, last, _alone(extent(s, last)))
+
+
+def _lies_along(stage: Stage, loop: For) -> bool:
+    """Whether the largest operand lies along a loop, and along no other one."""
+    plain = {load.indices[-1] for load in stage.loads if load.indices}
+    return contiguous_loop(stage) is loop and stage.axis(loop) in plain
 
 
 def _alone(total: int | None) -> RowThreads:

@@ -56,19 +56,24 @@ class RowThreads:
         return f"lambda {', '.join((*first, last))}: ({', '.join(places)})"
 
 
-def row_knobs(knobs: Knobs, length: int | None, bits: int) -> RowThreads:
+def row_knobs(
+    knobs: Knobs, length: int | None, bits: int, name: str = ""
+) -> RowThreads:
     """The knobs of rows of a length, or of any, whose elements have up to so many bits.
+
+    Where others have asked for theirs before, they are told apart by the name.
 
     Raises:
         ScheduleError: the rows are no whole accesses, or the threads are too many.
     """
-    lanes = knobs.choice("row_lanes", _WIDE, default=_widest(length, bits))
+    again = f"_{name}" if name and "row_lanes" in knobs.values else ""
+    lanes = knobs.choice(f"row_lanes{again}", _WIDE, default=_widest(length, bits))
     if length is not None and length % lanes:
         raise ScheduleError(f"rows of {length} are not read {lanes} at a time")
     usual = _UNKNOWN if length is None else _enough(length, lanes)
-    threads = knobs.choice("threads_a_row", THREADS, default=usual)
+    threads = knobs.choice(f"threads_a_row{again}", THREADS, default=usual)
     many = max(_USUAL // threads, 1)
-    rows = knobs.choice("rows_a_block", ROWS, default=many)
+    rows = knobs.choice(f"rows_a_block{again}", ROWS, default=many)
     if threads * rows > _MOST:
         raise ScheduleError(f"{threads} threads for each of {rows} rows are too many")
     return RowThreads(length, threads, rows, lanes)

@@ -1,5 +1,7 @@
 """Tiled products for threads: right, without races, and without bank conflicts."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -7,16 +9,31 @@ from tensorlang.codegen.simt.lower import lower
 from tensorlang.errors import InterpreterError
 from tensorlang.ir.interpreter import run
 from tensorlang.ir.nodes import Alloc, Barrier, Load, Ramp, Seq, seq
+from tensorlang.ir.parser import parse
 from tensorlang.ir.visit import allocations, transform, walk
 from tensorlang.ops import find
-from tensorlang.ops.building import schedule
+from tensorlang.ops.building import default, schedule
+from tensorlang.runtime.describing import signature_of
 from tensorlang.scheduling import Knobs
 from tensorlang.targets import get
+from tensorlang.tuner.gate import Gate
 
 GPU = get("cuda:sm_80")
+SMALL = {"rows": 4, "columns": 4, "depth": 8, "part": 0}
+PARTED = SMALL | {"part": 256, "depth": 32}
+FORMS = {
+    "dense": ("nn.dense", ((70, 37), (90, 37))),
+    "dense_grad": ("nn.dense_grad", ((70, 90), (70, 37), (90, 37))),
+    "matmul": ("math.matmul", ((2, 40, 33), (2, 33, 50))),
+    "conv1d": ("nn.conv1d", ((2, 5, 70), (20, 5, 3))),
+    "conv2d": ("nn.conv2d", ((2, 4, 9, 12), (17, 4, 3, 3))),
+    "conv3d": ("nn.conv3d", ((1, 3, 5, 6, 7), (16, 3, 2, 2, 2))),
+    "conv2d_grad_weight": ("nn.conv2d_grad_weight", ((2, 20, 7, 9), (2, 5, 9, 11))),
+}
 
 
-def lowered(rows=2, columns=2, depth=8, k=32):
+@cache
+def lowered(rows=4, columns=4, depth=8, k=32):
     op = find("nn.dense")
     workload = op.workload((64, k), (32, k))
     knobs = Knobs(pinned={"rows": rows, "columns": columns, "depth": depth})
@@ -32,18 +49,68 @@ def outcome(func, m=37, k=32):
     return report
 
 
+@pytest.mark.parametrize("sums", [(4, 8), (8, 4), (8, 8)])
 @pytest.mark.parametrize("depth", [8, 16, 32])
-def test_tiles_and_a_ragged_rest_are_right(depth):
-    report = outcome(lowered(depth=depth))
+def test_tiles_of_all_sizes_meet_in_no_bank(sums, depth):
+    report = outcome(lowered(*sums, depth=depth))
     assert report.barriers > 0
-    assert set(report.bank_conflicts) == {"x_shared", "w_shared"}
+    assert set(report.bank_conflicts) == {"x_y", "w_y"}
     assert sum(report.bank_conflicts.values()) == 0
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_contractions_of_all_forms_and_ragged_sizes(name):
+    id, shapes = FORMS[name]
+    as_compiled(find(id), shapes, SMALL)
+
+
+def test_parts_of_the_steps_are_folded_in_their_order():
+    as_compiled(find("nn.dense"), ((20, 300), (24, 300)), PARTED)
+
+
+def as_compiled(op, shapes, pinned):
+    """What threads do is what the plain loops do, without a bank conflict."""
+    workload = op.workload(*shapes)
+    gate = Gate(op, workload, op.algorithms["direct"].tolerance)
+    case = gate._compiled(workload)
+    func = default(op, workload, GPU, pinned)[0].function
+    sizes = op.sizes(workload)
+    scalars = {s.name: sizes[s.name] for s in signature_of(func).scalars}
+    arrays = [array.copy() for array in case.inputs]
+    made = lower(func, GPU)
+    report = run(made, *(array.reshape(-1) for array in arrays), **scalars)
+    assert report.barriers > 0
+    assert sum(report.bank_conflicts.values()) == 0
+    for number, expected in zip(case.outputs, case.expected, strict=True):
+        near = gate.tolerance * np.abs(expected).max()
+        np.testing.assert_allclose(arrays[number], expected, rtol=0, atol=near)
+
+
+def test_steps_in_parts_are_launches_of_their_own():
+    op = find("nn.conv2d_grad_weight")
+    made = schedule(op, op.default, GPU, "direct", Knobs())
+    assert made.knobs["part"] == 1024
+    blocks = [loop for loop in walk(made.function) if getattr(loop, "thread", "")]
+    assert "block.z" in {loop.thread for loop in blocks}
+
+
+def test_no_matrix_is_gathered_in_memory():
+    op = find("nn.conv2d")
+    func = lower(schedule(op, op.default, GPU, "direct", Knobs()).function, GPU)
+    assert {b.scope for b in allocations(func)} == {"shared", "register"}
+
+
+def test_what_follows_a_product_takes_sums_from_registers():
+    op = find("nn.dense")
+    workload = op.workload((64, 64), (64, 64), (64,), activation="gelu")
+    func = lower(schedule(op, workload, GPU, "direct", Knobs()).function, GPU)
+    assert {b.scope for b in allocations(func)} == {"shared", "register"}
 
 
 def test_sums_are_registers_and_operands_shared():
     scopes = {b.name: b.scope for b in allocations(lowered())}
-    assert scopes["y_shared"] == "register"
-    assert scopes["x_shared"] == scopes["w_shared"] == "shared"
+    assert scopes["y_global_shared"] == scopes["x_y_register"] == "register"
+    assert scopes["x_y"] == scopes["w_y"] == "shared"
 
 
 def test_the_usual_tile_has_8_by_8_sums_and_wide_loads():
@@ -53,7 +120,7 @@ def test_the_usual_tile_has_8_by_8_sums_and_wide_loads():
     func = lower(made.function, GPU)
     wide = [n for n in walk(func) if isinstance(n, Load) and n.dtype.lanes == 4]
     assert all(isinstance(load.indices[0], Ramp) for load in wide)
-    assert {load.buffer.name for load in wide} == {"x", "w"}
+    assert {load.buffer.name for load in wide} == {"x", "w", "x_y", "w_y"}
 
 
 def test_each_missing_barrier_is_found():
@@ -78,8 +145,6 @@ def test_each_missing_barrier_is_found():
 
 
 def test_scratch_that_threads_share_stays_shared():
-    from tensorlang.ir.parser import parse
-
     func = parse("""
 def turn(x: f32[64], y: Out[f32[64]]):
     for b in bound(1, "block.x"):

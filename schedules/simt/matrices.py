@@ -1,0 +1,215 @@
+"""Contractions of any form as products of matrices: rows, columns, steps, and batches.
+
+    sums[b, o, i, j] += x[b, c, i + u, j + v] * w[o, c, u, v]
+
+    for p in range(n * 3136):                                # b, i, j
+        for o in range(64):
+            for r in range(576):                             # c, u, v
+                reduce(sum, sums[p, o], x_sums[p, r] * w_sums[o, r])
+
+What is gathered from the operands is a copy of its own, that a schedule computes where
+it stages it (so no such matrix is ever in memory); whatever is ragged is filled up with
+zeros there, and what is made of the zeros is not stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Final
+
+from tensorlang.errors import ScheduleError
+from tensorlang.ir.nodes import Buffer, For, Load, Store, Var
+from tensorlang.ir.visit import allocations, blocks, free_vars, reads, walk
+from tensorlang.schedules.cutting import fused
+from tensorlang.schedules.generic import stage_named, stage_names
+from tensorlang.schedules.stages import INJECTIVE, Stage, extent_of, kind_of
+from tensorlang.scheduling import Schedule
+
+_GROUPS: Final = ("batch", "row", "column")
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """The loops of a contraction, by the operands that they index.
+
+    Attributes:
+        groups: Loops over batches, rows and columns of the result, slowest first.
+        folded: Loops over the steps of the reduction.
+        loads: The operands of the rows and of the columns.
+    """
+
+    groups: dict[str, tuple[For, ...]]
+    folded: tuple[For, ...]
+    loads: tuple[Load, Load]
+
+    def extent(self, group: str) -> int | None:
+        """How many of a group there are, where that is known."""
+        loops = self.folded if group == "step" else self.groups[group]
+        sizes = [extent_of(loop) for loop in loops]
+        known = [size for size in sizes if size is not None]
+        return prod(known) if len(known) == len(sizes) else None
+
+    @property
+    def at_least(self) -> int:
+        """Steps that there are for each one of those loops whose extent varies."""
+        return prod(extent_of(loop) or 1 for loop in self.folded)
+
+
+@dataclass(frozen=True, slots=True)
+class Matrices:
+    """A contraction in its normal form.
+
+    Attributes:
+        block: The block of the products.
+        loops: Its loops: `batch` (where there is one), `row`, `column`, `step`.
+        copies: The blocks that gather the operands of rows and columns, and what they
+            make, by dimensions of batch, row or column, and step.
+        result: The temporary of the sums.
+        order: Which of batch, row and column its dimensions are.
+        writer: The block that reads them, if it can take them from where they are made.
+    """
+
+    block: str
+    loops: dict[str, str]
+    copies: tuple[tuple[str, str], tuple[str, str]]
+    result: str
+    order: tuple[str, ...]
+    writer: str
+
+
+def sides_of(stage: Stage) -> Sides:
+    """The sides of a contraction of two operands.
+
+    Raises:
+        ScheduleError: it is of another form.
+    """
+    loads, update = stage.loads, stage.update
+    buffers = {load.buffer for load in loads}
+    if len(loads) != 2 or len(buffers) != 2 or isinstance(update, Store):
+        raise ScheduleError(f"{stage.name} is no product of two operands")
+    used = [_variables(load) for load in loads]
+    spatial = stage.driven("spatial")
+    if not spatial or list(update.indices) != [stage.axis(x) for x in spatial]:
+        raise ScheduleError(f"{stage.name} does not store by its axes")
+    last = next((x for x in reversed(spatial) if extent_of(x) != 1), spatial[-1])
+    first, second = used if stage.axis(last) in used[1] else used[::-1]
+    pair = loads if stage.axis(last) in used[1] else loads[::-1]
+    groups: dict[str, list[For]] = {group: [] for group in _GROUPS}
+    for loop in spatial:
+        in_rows, in_columns = (stage.axis(loop) in names for names in (first, second))
+        alone = in_rows != in_columns and extent_of(loop) != 1
+        side = "row" if in_rows else "column"
+        groups[side if alone else "batch"].append(loop)
+    if not groups["row"] or not groups["column"]:
+        raise ScheduleError(f"{stage.name} uses no number of an operand twice")
+    folded = stage.driven("reduction")
+    steps = {stage.axis(loop) for loop in folded}
+    if any(not steps <= names for names in (first, second)):
+        raise ScheduleError(f"{stage.name} folds along one operand only")
+    made = {group: tuple(found) for group, found in groups.items()}
+    return Sides(made, folded, (pair[0], pair[1]))
+
+
+def _variables(load: Load) -> frozenset[Var]:
+    return frozenset().union(*(free_vars(index) for index in load.indices))
+
+
+def as_matrices(s: Schedule, stage: Stage, sides: Sides) -> Matrices:
+    """Bring a contraction into its normal form.
+
+    Raises:
+        ScheduleError: a step of that is not possible.
+    """
+    update = stage.update
+    writer = _writer(s, stage)
+    result = stage.output.name
+    if not writer:
+        writer, result = s.cache_write(stage.name, result, "global")
+    groups = [tuple(x.var.name for x in sides.groups[name]) for name in _GROUPS]
+    places = [
+        tuple(update.indices.index(stage.axis(x)) for x in sides.groups[name])
+        for name in _GROUPS
+    ]
+    steps = tuple(x.var.name for x in sides.folded)
+    s.reorder(*(name for group in (*groups, steps) for name in group))
+    loops = {
+        name: fused(s, group)
+        for name, group in zip((*_GROUPS, "step"), (*groups, steps), strict=True)
+        if group
+    }
+    axes = [[stage.axis(x).name for x in sides.groups[name]] for name in _GROUPS]
+    for group in (*axes, [stage.axis(x).name for x in sides.folded]):
+        if len(group) > 1:
+            s.fuse_axes(stage.name, group)
+    _same_for_writer(s, writer, result, places)
+    _fuse_places(s, result, places)
+    names = [load.buffer.name for load in sides.loads]
+    copies = [s.reindex(stage.name, name) for name in names]
+    found = [name for name, at in zip(_GROUPS, places, strict=True) if at]
+    first = dict(zip(_GROUPS, places, strict=True))
+    order = tuple(sorted(found, key=lambda name: first[name][0]))
+    if order[0] != "batch" and "batch" in order:
+        raise ScheduleError(f"{stage.name} has its batches inside of its results")
+    pair = copies[0], copies[1]
+    return Matrices(stage.name, loops, pair, result, order, writer)
+
+
+def _writer(s: Schedule, stage: Stage) -> str:
+    """The one block that reads a temporary result, element by element; or none."""
+    if stage.output not in set(allocations(s.function)):
+        return ""
+    users = [b for b in blocks(s.function) if stage.output in reads(b)]
+    users = [b for b in users if b.name != stage.name]
+    found = stage_named(s, users[0].name) if len(users) == 1 else None
+    if found is None or kind_of(found) != INJECTIVE or found.name not in stage_names(s):
+        return ""
+    axes = tuple(found.axis(loop) for loop in found.loops)
+    places = {
+        n.indices
+        for n in walk(found.block.body)
+        if isinstance(n, Load) and n.buffer == stage.output
+    }
+    return found.name if places == {axes} else ""
+
+
+def _same_for_writer(
+    s: Schedule, writer: str, result: str, places: Sequence[Sequence[int]]
+) -> None:
+    """The same axes for the block that reads the sums."""
+    found = stage_named(s, writer)
+    if found is None:
+        raise ScheduleError(f"{writer} does not read {result} element by element")
+    at = next(
+        n.indices
+        for n in walk(found.block.body)
+        if isinstance(n, Load) and n.buffer.name == result
+    )
+    by_axis = {found.axis(loop): loop.var.name for loop in found.loops}
+    names = {axis.var: axis.var.name for axis in found.block.axes}
+    groups = [[at[place] for place in group] for group in places]
+    loops = [[by_axis[v] for v in group if v in by_axis] for group in groups]  # type: ignore[index]
+    order = [name for group in loops for name in group]
+    if len(order) > 1:
+        s.reorder(*order)
+    for group, around in zip(groups, loops, strict=True):
+        if around:
+            fused(s, around)
+        if len(group) > 1:
+            s.fuse_axes(writer, [names[v] for v in group])  # type: ignore[index]
+
+
+def _fuse_places(s: Schedule, result: str, places: Iterable[Sequence[int]]) -> None:
+    """The same dimensions for the sums."""
+    groups = list(places)
+    left = sorted(place for group in groups for place in group)
+    for group in groups:
+        if len(group) > 1:
+            s.fuse_dims(result, [left.index(place) for place in group])
+            left = [place for place in left if place not in group[1:]]
+
+
+def shaped(s: Schedule, name: str) -> Buffer:
+    """A temporary as it is now."""
+    return next(b for b in allocations(s.function) if b.name == name)
