@@ -198,6 +198,8 @@ def _within(
     block: Block, loops: frozenset[Var], extents: Extents
 ) -> Iterator[Dependence]:
     """Instances of one block: only those at the same spatial point depend."""
+    if _updates_atomically(block):
+        return
     carried = loops - _driven(block, INDEPENDENT, extents)
     if carried:
         folded = _driven(block, (*INDEPENDENT, "reduction"), extents)
@@ -207,6 +209,21 @@ def _within(
             reduction=carried <= folded and folds(block),
             place=frozenset().union(*map(free_vars, _values(block, INDEPENDENT))),
         )
+
+
+def _updates_atomically(block: Block) -> bool:
+    """Whether all that a block writes are atomic updates, one of each buffer."""
+    private = frozenset(allocations(block.body))
+    updates = [n.buffer for n in walk(block.body) if isinstance(n, AtomicUpdate)]
+    read = {node.buffer for node in walk(block.body) if isinstance(node, Load)}
+    others = {
+        buffer
+        for node in walk(block.body)
+        if isinstance(node, Store | Reduce)
+        for buffer in writes(node)
+    }
+    whole = len(updates) == len(set(updates)) > 0
+    return whole and others <= private and not read & set(updates)
 
 
 def _driven(block: Block, kinds: tuple[str, ...], extents: Extents) -> frozenset[Var]:

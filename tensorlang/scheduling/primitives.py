@@ -21,6 +21,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 # where each is defined: a schedule uses a few of them, and only those are imported
 _HOMES: Final = {
+    "atomic": ("atomic",),
     "annotate": ("parallel", "bind", "vectorize", "unroll"),
     "cache": ("cache_read",),
     "cache_write": ("cache_write",),

@@ -190,6 +190,10 @@ class Schedule:
         made: str = self.apply("decompose_reduction", block, loop)
         return made
 
+    def atomic(self, block: str) -> None:
+        """Let a block fold into memory indivisibly, so that iterations may at once."""
+        self.apply("atomic", block)
+
     def rfactor(self, block: str, loop: str, axis: int = 0) -> tuple[str, str]:
         """Fold a loop's iterations into results of their own first."""
         made: tuple[str, str]

@@ -228,6 +228,20 @@ def decompose_reduction(draw: Draw, view: View) -> Arguments | None:
     return block.name, pick(draw, view.around(block)[:2])
 
 
+def decomposed(view: View) -> list[Block]:
+    """Blocks that fold into a state which was set elsewhere."""
+    return [
+        block
+        for block in view.blocks
+        if block.init == Seq(()) and any(isinstance(n, Reduce) for n in walk(block))
+    ]
+
+
+def atomic(draw: Draw, view: View) -> Arguments | None:
+    block = usually(draw, decomposed(view), view.blocks)
+    return block and (block.name,)
+
+
 def rfactor(draw: Draw, view: View) -> Arguments | None:
     found = _reductions(view)
     if not found:

@@ -8,6 +8,15 @@ from typing import Final
 from tensorlang_test_programs.broken import Broken, step
 
 BROKEN_MOVES: Final[Mapping[str, Broken]] = {
+    "an atomic update adds to a state that was set before": Broken(
+        """
+def total(x: i32[6], y: Out[i32[1]]):
+    for k in range(6):
+        with block("y", vk=reduction(6, k)):
+            reduce(sum, y[0], x[vk])
+""",
+        step("atomic", "y"),
+    ),
     "an inlined block is named by its indices": Broken(
         """
 def f(x: f32[4, 3], y: Out[f32[4]]):

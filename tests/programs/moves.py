@@ -32,6 +32,7 @@ MOVES: Final[Mapping[str, Callable[[Draw, View], Any]]] = {
     "reindex": block_moves.reindex,
     "transform_layout": block_moves.transform_layout,
     "decompose_reduction": block_moves.decompose_reduction,
+    "atomic": block_moves.atomic,
     "rfactor": block_moves.rfactor,
     "pad": block_moves.pad,
     "tensorize": block_moves.tensorize,
@@ -68,6 +69,7 @@ def steps(draw: Draw, func: Function) -> Step | None:
     often += _MOVING if block_moves.producers(view) else ()
     often += ["pipeline", *["double_buffer"] * 2] * 8 if block_moves.staging(view) else []
     often += ["merge"] * 4 if loop_moves.neighbours(view) else []
+    often += ["atomic"] * 9 if block_moves.decomposed(view) else []
     often += ["store_at"] * 9 if block_moves.parts(view) else []
     often += ["store_in"] * 9 if block_moves.held_in_results(view) else []
     name = draw(st.sampled_from([*MOVES, *_OFTEN, *often]))
