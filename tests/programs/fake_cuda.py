@@ -20,6 +20,7 @@ from tensorlang.codegen.simt.host import data_of, launches
 from tensorlang.errors import InterpreterError
 from tensorlang.ir.dtypes import DType
 from tensorlang.ir.interpreter import run
+from tensorlang.ir.interpreter.state import ALL_CHECKS
 from tensorlang.ir.nodes import Function, Param
 from tensorlang.runtime import (
     building,
@@ -33,9 +34,11 @@ from tensorlang.runtime import (
 )
 
 CONTEXT, OTHER_CONTEXT = 0xC0, 0xC1
-OUT_OF_MEMORY, INVALID_HANDLE, ILLEGAL_ADDRESS = 2, 400, 700
+OUT_OF_MEMORY, INVALID_HANDLE, ILLEGAL_ADDRESS, LAUNCH_FAILED = 2, 400, 700, 719
 NAMES = {2: "CUDA_ERROR_OUT_OF_MEMORY", 400: "CUDA_ERROR_INVALID_HANDLE"}
-NAMES |= {700: "CUDA_ERROR_ILLEGAL_ADDRESS"}
+NAMES |= {700: "CUDA_ERROR_ILLEGAL_ADDRESS", 719: "CUDA_ERROR_LAUNCH_FAILED"}
+# temporaries are written and read again, as parameters of functions are not
+CHECKS = ALL_CHECKS - {"inout"}
 START = ctypes.CFUNCTYPE(
     ctypes.c_int32,
     ctypes.c_uint64,
@@ -132,6 +135,7 @@ class Driver:
     def __init__(self):
         self.calls, self.code, self.fail, self.launched = [], {}, {}, []
         self.memory, self.kernels, self.graphs = {}, {}, {}
+        self.errors = []
         self.current, self.capturing = CONTEXT, None
         self._start = START(self._launch)
         self._next = 1000
@@ -267,6 +271,14 @@ class Driver:
     # ------------------------------------------------------------------- launches
 
     def _launch(self, kernel, *rest):
+        """`cuLaunchKernel`; what goes wrong in here is raised when the test ends."""
+        try:
+            return self._launched(kernel, *rest)
+        except Exception as error:  # ctypes would print it and go on
+            self.errors.append(error)
+            return LAUNCH_FAILED
+
+    def _launched(self, kernel, *rest):
         *sizes, stream, params, _ = rest
         launch = self.kernels[kernel]
         values = []
@@ -307,7 +319,7 @@ class Driver:
             params.append(Param(buffer, "inout"))
         function = Function(launch.name, tuple(params), launch.scalars, launch.nest)
         try:
-            run(function, *arrays, **names)
+            run(function, *arrays, checks=CHECKS, fuel=1 << 40, **names)
         except InterpreterError as error:
             told = re.search(r"check failed with code (-?\d+)", str(error))
             if told is None:

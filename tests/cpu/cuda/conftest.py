@@ -13,6 +13,8 @@ def fake(programs):
 @pytest.fixture
 def driver(fake, monkeypatch, tmp_path):
     monkeypatch.setenv("TENSORLANG_CACHE", str(tmp_path / "cache"))
-    yield fake.install(monkeypatch)
+    made = fake.install(monkeypatch)
+    yield made
+    assert made.errors == []
     monkeypatch.undo()
     fake.forget()

@@ -1,0 +1,99 @@
+"""Modules, streams, graphs, faults and the tuner's worker on a GPU."""
+
+import numpy as np
+import pytest
+
+from tensorlang.errors import DeviceMemoryError, KernelError
+from tensorlang.ops import find, nn
+from tensorlang.ops.examples import arguments
+from tensorlang.runtime import cuda_arrays, cuda_driver
+from tensorlang.tuner.process import Worker
+from tensorlang.tuner.protocol import Candidate
+from tensorlang.tuner.timers import timer_of
+
+RNG = np.random.default_rng(4)
+
+
+def there(array):
+    """The array on the GPU, and how to fetch it."""
+    device = cuda_driver.device(0)
+    memory = cuda_driver.Memory(device, array.nbytes)
+    with device.current():
+        cuda_driver.call(
+            "cuMemcpyHtoDAsync_v2", memory.address, array.ctypes.data, array.nbytes, 0
+        )
+        cuda_driver.call("cuStreamSynchronize", 0)
+    return cuda_arrays.array_at(
+        0, memory.address, array.shape, array.dtype, owner=memory
+    )
+
+
+def fetched(array):
+    found = np.empty(array.shape, array.dtype)
+    with cuda_driver.device(0).current():
+        cuda_driver.call(
+            "cuMemcpyDtoHAsync_v2", found.ctypes.data, array.memory, found.nbytes, 0
+        )
+        cuda_driver.call("cuStreamSynchronize", 0)
+    return found
+
+
+def test_many_launches_as_a_graph_and_one_by_one(monkeypatch):
+    op = find("nn.batch_norm_train")
+    kernel = op.build(op.default, "cuda")
+    given, scalars = arguments(op, op.default, seed=3)
+    results = []
+    for _ in range(2):
+        held = [there(np.ascontiguousarray(array)) for array in given]
+        for _ in range(3):  # launches, then captured, then again
+            kernel.launch(*held, *scalars)
+        results.append([fetched(array) for array in held])
+        monkeypatch.setattr(kernel._graphs, "_pay", False)
+    for a, b in zip(*results, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_check_reports_its_fault_once():
+    table = RNG.normal(size=(50, 8)).astype(np.float32)
+    with pytest.raises(KernelError):
+        nn.embedding(np.array([1, 99], np.int32), table, target="cuda")
+    rows = nn.embedding(np.array([1, 49], np.int32), table, target="cuda")
+    np.testing.assert_array_equal(rows, table[[1, 49]])
+
+
+def test_no_memory():
+    with pytest.raises(DeviceMemoryError, match="free arrays on the device"):
+        cuda_driver.Memory(cuda_driver.device(0), 1 << 50)
+
+
+def test_shared_memory_beyond_48_kib_is_asked_for():
+    op = find("nn.dense")
+    kernel = op.build(op.default, "cuda")
+    given, scalars = arguments(op, op.default, seed=3)
+    kernel.launch(*given, *scalars)
+    expected = [array.copy() for array in given]
+    op.build(op.default, "llvm").launch(*expected, *scalars)
+    np.testing.assert_allclose(given[-1], expected[-1], rtol=2e-3, atol=2e-3)
+
+
+def test_timing(device):
+    op = find("nn.relu")
+    workload = op.workload((1 << 26,))
+    kernel = op.build(workload, device)
+    timer = timer_of(device)
+    given, scalars = arguments(op, workload, seed=1)
+    held = timer.arguments([*given, *scalars])
+    seconds = timer.once(lambda: kernel.launch(*held), 0.0).median
+    bytes_a_second = 2 * given[0].nbytes / seconds
+    assert 1e10 < bytes_a_second < 2e13
+
+
+def test_the_tuners_worker():
+    op = find("nn.relu")
+    workload = op.workload((1 << 20,))
+    with Worker(op.id, workload, "cuda") as worker:
+        outcome = worker.attempt(Candidate("direct"), 120.0)
+        assert (outcome.status, outcome.reason) == ("ok", "")
+        samples, failed = worker.finals([Candidate("direct")], 6, 60.0)
+    assert failed == {}
+    assert all(0 < one < 0.1 for one in samples[Candidate("direct").key])
