@@ -1,9 +1,10 @@
 """`python -m benchmarks [TABLE]`: measure, write results/bench/TABLE.md and TABLE.json.
 
 Tables: `cpu` (all works beside their peers), `batches` (one kernel for all batches),
-`defaults` (untuned shapes against tuned ones), `operators` (each one alone, for the
-picture on its page), `searching` (tuning from nothing). With `--only`, rows that are
-measured take the place of the old ones; the others stay.
+`defaults` (untuned shapes against tuned ones), `opencl` (through OpenCL against through
+LLVM, with all threads), `operators` (each one alone, for the picture on its page),
+`searching` (tuning from nothing). With `--only`, rows that are measured take the place
+of the old ones; the others stay.
 
 Each thread count runs in a process of its own, kept on as many processors; within it
 all calls are interleaved, so ratios are fair on a machine whose speed drifts. Other
@@ -42,7 +43,8 @@ def main() -> None:
         _stay_on(given.threads)
         json.dump(_measured(given), sys.stdout)
         return
-    usual = sorted({1, os.cpu_count() or 1})
+    every = os.cpu_count() or 1
+    usual = [every] if given.table == "opencl" else sorted({1, every})
     counts = [int(n) for n in given.counts.split(",")] if given.counts else usual
     runs = [_in_process(count, given) for count in counts]
     given.out.mkdir(parents=True, exist_ok=True)
@@ -53,7 +55,7 @@ def main() -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    tables = (ALL, "batches", "defaults", "operators", "searching")
+    tables = (ALL, "batches", "defaults", "opencl", "operators", "searching")
     parser.add_argument("table", nargs="?", default=ALL, choices=tables)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--only", default="", help="works whose name holds this")

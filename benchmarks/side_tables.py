@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks import batches, defaults, every_operator, searching
+from benchmarks import batches, defaults, every_operator, opencl, searching
 
 Page = Callable[[Mapping[str, Any]], Iterator[str]]
 # the head of each page, and how the rows of one thread count are shown
 PAGES: Final[dict[str, tuple[str, Page]]] = {
     "batches": (batches.HEAD, batches.page),
     "defaults": (defaults.HEAD, defaults.page),
+    "opencl": (opencl.HEAD, opencl.page),
     "operators": (every_operator.HEAD, every_operator.page),
     "searching": (searching.HEAD, searching.page),
 }
@@ -25,6 +26,8 @@ def measured(  # noqa: PLR0917 - what the command line says
     """The rows of a table for one thread count, measured in this process."""
     if table == "batches":
         return list(batches.rows(rounds, only))
+    if table == "opencl":
+        return list(opencl.rows(rounds, only))
     if table == "operators":
         return list(every_operator.rows(rounds, only))
     earlier = {row["work"]: row for row in _held(folder, "defaults", threads)}

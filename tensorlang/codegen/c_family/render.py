@@ -32,6 +32,7 @@ _TEMPLATES: Final = {
     "opencl": ("c_family.j2", "atomics.j2", "opencl.cl.j2", "opencl_vectors.cl.j2"),
     "cuda": ("c_family.j2", "atomics.j2", "cuda.cu.j2", "hopper.cu.j2"),
 }
+_ON_CPU: Final = "opencl_cpu.cl.j2"
 
 
 def render(
@@ -42,7 +43,7 @@ def render(
     Raises:
         CodegenError: the function was not lowered, or the language has no such node.
     """
-    printer = Printer(function, target.kind)
+    printer = Printer(function, target)
     kernels = [printer.kernel(launch) for launch in launches(function)]
     prelude = printer.prelude()
     return str(
@@ -74,6 +75,12 @@ def _signature(param: Param) -> str:
     return f"{param.role} {param.buffer.name}: {param.buffer.dtype}[{shape}]"
 
 
+def _templates(target: Target) -> tuple[str, ...]:
+    """The files of a target's macros; the later one's come first."""
+    on_cpu = (_ON_CPU,) if target.model == "cpu" else ()
+    return (*_TEMPLATES[target.kind], *on_cpu)
+
+
 @dataclass(frozen=True)
 class _Macros:
     """The macros by name, those of the language before the common ones."""
@@ -92,7 +99,7 @@ class _Macros:
 class Printer:
     """Prints nodes by the macros of their names, and remembers what they need."""
 
-    def __init__(self, function: Function, kind: str) -> None:
+    def __init__(self, function: Function, target: Target) -> None:
         self.function = function
         self.types: set[str] = set()
         self.needed: dict[str, tuple[str, tuple[str, ...]]] = {}
@@ -128,7 +135,7 @@ class Printer:
         found: dict[str, Callable[..., str]] = {}
         self.macros = _Macros(found)
         environment = templates.environment()
-        for name in _TEMPLATES[kind]:
+        for name in _templates(target):
             module = environment.get_template(name).make_module(
                 {**given, "c": self.macros}
             )

@@ -20,6 +20,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import reduce
+from operator import or_
 from typing import Final
 
 from tensorlang.codegen.barriers import OWN, Barriers, Pending
@@ -99,7 +101,9 @@ class _Host:
         if not alone:
             return []
         var = self.names.var("block", i64)
-        return [self.launch(For(var, as_expr(1), "bound", seq(*alone), "block.x"))]
+        made = self.launch(For(var, as_expr(1), "bound", seq(*alone), "block.x"))
+        some = _something_to_do(alone)
+        return [made if some is None else If(some, made)]
 
     def statement(self, stmt: Stmt) -> Stmt:
         """One statement that the host runs or launches."""
@@ -143,6 +147,18 @@ class _Host:
         for outer in reversed(around[:-1]):
             nest = replace(outer, body=nest)
         return nest
+
+
+def _something_to_do(stmts: Sequence[Stmt]) -> Expr | None:
+    """Whether some loop runs, where the host can tell: tails often are empty."""
+    tests: list[Expr] = []
+    for stmt in stmts:
+        if not isinstance(stmt, For) or isinstance(stmt.extent, Const):
+            return None
+        if reads(stmt.extent):
+            return None
+        tests.append(stmt.extent > Const(0, stmt.extent.dtype))
+    return reduce(or_, tests) if tests else None
 
 
 def _global_scratch(stmts: list[Stmt]) -> list[Stmt]:
