@@ -6,52 +6,17 @@ even opened.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from tensorlang.errors import ArgumentError, ShapeError, TensorlangError
 from tensorlang.ops import find
+from tensorlang.tuner.onnx_kinds import FREE, KINDS, Found, Node, Shape
 
-Shape: TypeAlias = tuple[int, ...]
 INSTALL: Final = "pip install 'tensorlang[onnx]'"
 _TYPES: Final = {1: "f32", 10: "f16", 11: "f64", 16: "bf16"}  # of onnx.TensorProto
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A workload of a network, as `tensorlang.tune` takes it.
-
-    Attributes:
-        op: The operator's id.
-        shapes: Of its arrays.
-        dtype: Of its arrays.
-        attributes: As pairs.
-    """
-
-    op: str
-    shapes: tuple[Shape, ...]
-    dtype: str
-    attributes: tuple[tuple[str, Any], ...] = ()
-
-    def __str__(self) -> str:
-        sizes = ", ".join("x".join(map(str, shape)) for shape in self.shapes)
-        named = "".join(f", {name}={value}" for name, value in self.attributes)
-        return f"{self.op}({self.dtype} {sizes}{named})"
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """A node of the graph with what is known of it."""
-
-    kind: str
-    shapes: tuple[Shape, ...]
-    outputs: tuple[Shape, ...]
-    dtype: str
-    attributes: Mapping[str, Any]
 
 
 def workloads(path: Path, batch: int | None) -> tuple[Counter[Found], Counter[str]]:
@@ -68,9 +33,9 @@ def workloads(path: Path, batch: int | None) -> tuple[Counter[Found], Counter[st
     found: Counter[Found] = Counter()
     others: Counter[str] = Counter()
     for node in _nodes(path, batch):
-        translate = _KINDS.get(node.kind)
+        translate = KINDS.get(node.kind)
         if translate is None:
-            others[node.kind] += node.kind not in _FREE
+            others[node.kind] += node.kind not in FREE
             continue
         made = translate(node)
         _checked(made, node)
@@ -87,12 +52,12 @@ def _checked(made: Found, node: Node) -> None:
 
 
 def _nodes(path: Path, batch: int | None) -> Iterator[Node]:
-    graph = _graph(path, batch)
-    shapes, types = _values(graph)
-    for node in graph.node:
+    blocks = list(_blocks(_graph(path, batch)))
+    shapes, types = _values(blocks)
+    for node in (node for block in blocks for node in block.node):
         used = [name for name in node.input if name]
         missing = [name for name in (*used, *node.output) if name not in shapes]
-        if missing and node.op_type in _KINDS:
+        if missing and node.op_type in KINDS:
             raise ShapeError(
                 f"{path}: the shape of {missing[0]!r} at a {node.op_type} is not "
                 "known; give --batch, or export the model with fixed sizes"
@@ -117,8 +82,8 @@ def _graph(path: Path, batch: int | None) -> Any:
         raise ArgumentError(f"--model {path}: there is no such file")
     try:
         model = onnx.load(str(path), load_external_data=False)
-        for value in model.graph.input:
-            _fixed(value, batch)
+        if batch is not None:
+            _fixed(model.graph, batch)
         return onnx.shape_inference.infer_shapes(model, data_prop=True).graph
     except Exception as problem:
         if isinstance(problem, TensorlangError):
@@ -127,20 +92,38 @@ def _graph(path: Path, batch: int | None) -> Any:
         raise ArgumentError(f"--model {path} is no ONNX model: {said}") from problem
 
 
-def _fixed(value: Any, batch: int | None) -> None:
-    """Put the batch where an input's first dimension is open."""
-    dims = value.type.tensor_type.shape.dim
-    if len(dims) and not dims[0].HasField("dim_value") and batch is not None:
-        dims[0].dim_value = batch
+def _fixed(graph: Any, batch: int) -> None:
+    """Put the batch where an input's first dimension is open, and where its name is."""
+    names = set()
+    for value in graph.input:
+        dims = value.type.tensor_type.shape.dim
+        if len(dims) and not dims[0].HasField("dim_value"):
+            names.add(dims[0].dim_param)
+            dims[0].dim_value = batch
+    for block in _blocks(graph):
+        for value in (*block.input, *block.output, *block.value_info):
+            for dim in value.type.tensor_type.shape.dim:
+                if dim.dim_param and dim.dim_param in names:
+                    dim.dim_value = batch
 
 
-def _values(graph: Any) -> tuple[dict[str, Shape], dict[str, int]]:
+def _blocks(graph: Any) -> Iterator[Any]:
+    """A graph, and the branches and bodies in it: what is in a loop counts once."""
+    yield graph
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from _blocks(attribute.g)
+
+
+def _values(blocks: Sequence[Any]) -> tuple[dict[str, Shape], dict[str, int]]:
     """Shape and element type of each value by name, where they are known."""
     shapes: dict[str, Shape] = {}
     types: dict[str, int] = {}
-    for weight in graph.initializer:
+    for weight in (weight for block in blocks for weight in block.initializer):
         shapes[weight.name], types[weight.name] = tuple(weight.dims), weight.data_type
-    for value in (*graph.input, *graph.output, *graph.value_info):
+    told = ((*block.input, *block.output, *block.value_info) for block in blocks)
+    for value in (value for values in told for value in values):
         tensor = value.type.tensor_type
         types[value.name] = tensor.elem_type
         dims = tensor.shape.dim
@@ -155,94 +138,3 @@ def _attribute(attribute: Any) -> Any:
     if attribute.type == attribute.FLOAT:
         return attribute.f
     return attribute.s.decode() if attribute.s else attribute.i
-
-
-# ------------------------------------------------------------- node by node
-
-
-def _gemm(node: Node) -> Found:
-    a, b = node.shapes[:2]
-    if node.attributes.get("transA"):
-        a = a[::-1]
-    given = "oi" if node.attributes.get("transB") else "io"
-    return Found("nn.dense", (a, b), node.dtype, (("layout", given),))
-
-
-def _matmul(node: Node) -> Found:
-    a, b = node.shapes
-    if len(b) == 2:
-        rows = (math.prod(a[:-1]), a[-1])
-        return Found("nn.dense", (rows, b), node.dtype, (("layout", "io"),))
-    return Found("math.matmul", (a, b), node.dtype)
-
-
-def _conv(node: Node) -> Found:
-    x, w = node.shapes[:2]
-    rank, given = len(x) - 2, node.attributes
-    pads = given.get("pads", (0,) * 2 * rank)
-    padding: Any = tuple(pads[:rank])
-    if tuple(pads[rank:]) != padding or given.get("auto_pad", "NOTSET") != "NOTSET":
-        padding = "same" if "SAME" in str(given.get("auto_pad")) else padding
-    named = {
-        "stride": given.get("strides", (1,) * rank),
-        "padding": padding,
-        "dilation": given.get("dilations", (1,) * rank),
-        "groups": given.get("group", 1),
-    }
-    return Found(f"nn.conv{rank}d", (x, w), node.dtype, tuple(named.items()))
-
-
-def _pool(name: str) -> Callable[[Node], Found]:
-    def translate(node: Node) -> Found:
-        x, given = node.shapes[0], node.attributes
-        rank = len(x) - 2
-        named = {
-            "kernel": given["kernel_shape"],
-            "stride": given.get("strides", (1,) * rank),
-            "padding": tuple(given.get("pads", (0,) * rank)[:rank]),
-        }
-        return Found(f"nn.{name}{rank}d", (x,), node.dtype, tuple(named.items()))
-
-    return translate
-
-
-def _same(op: str, **attributes: Any) -> Callable[[Node], Found]:
-    """An operator of the node's first array alone."""
-
-    def translate(node: Node) -> Found:
-        return Found(op, node.shapes[:1], node.dtype, tuple(attributes.items()))
-
-    return translate
-
-
-def _along(op: str) -> Callable[[Node], Found]:
-    def translate(node: Node) -> Found:
-        axis = node.attributes.get("axis", -1)
-        return Found(op, node.shapes[:1], node.dtype, (("axis", axis),))
-
-    return translate
-
-
-def _norm(node: Node) -> Found:
-    return Found("nn.layer_norm", node.shapes[:3], node.dtype)
-
-
-_KINDS: Final[dict[str, Callable[[Node], Found]]] = {
-    "Gemm": _gemm,
-    "MatMul": _matmul,
-    "Conv": _conv,
-    "MaxPool": _pool("max_pool"),
-    "AveragePool": _pool("avg_pool"),
-    "Softmax": _along("nn.softmax"),
-    "LogSoftmax": _along("nn.log_softmax"),
-    "LayerNormalization": _norm,
-    "Relu": _same("nn.relu"),
-    "Gelu": _same("nn.gelu"),
-    "Sigmoid": _same("nn.sigmoid"),
-    "Tanh": _same("nn.tanh"),
-    "Erf": _same("math.erf"),
-}
-# what costs nothing, or is folded into others
-_FREE: Final = frozenset(
-    ("Constant", "Identity", "Flatten", "Reshape", "Shape", "Unsqueeze", "Squeeze")
-)

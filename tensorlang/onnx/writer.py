@@ -22,6 +22,7 @@ class Writer:
 
     Attributes:
         nodes: What is written, in order.
+        told: Types of values that cannot be inferred: of what loops give.
         initializers: Weights and constants by name.
         called: The functions of `tensorlang.onnx.functions` that are called.
     """
@@ -29,6 +30,7 @@ class Writer:
     def __init__(self) -> None:
         self.onnx = library()
         self.nodes: list[Any] = []
+        self.told: list[Any] = []
         self.initializers: dict[str, np.ndarray[Any, Any]] = {}
         self.called: set[str] = set()
         self.names: dict[Value, str] = {}
@@ -108,12 +110,15 @@ class Writer:
             inputs: Names and types of its own inputs.
             write: Writes the nodes; returns the names of the outputs.
         """
-        around, self.nodes = self.nodes, []
+        around = self.nodes, self.told
+        self.nodes, self.told = [], []
         outputs = [self.emit("Identity", each) for each in write()]
-        made, self.nodes = self.nodes, around
-        helper = self.onnx.helper
         results = [self.onnx.ValueInfoProto(name=each) for each in outputs]
-        return helper.make_graph(made, name, list(inputs), results)
+        made = self.onnx.helper.make_graph(
+            self.nodes, name, list(inputs), results, value_info=self.told
+        )
+        self.nodes, self.told = around
+        return made
 
 
 Kind: TypeAlias = Callable[[Writer, Node], Any]

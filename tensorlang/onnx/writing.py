@@ -101,6 +101,7 @@ def _proto(
         [*map(typed, _called(network), graph.inputs), *_training(helper, begun)],
         list(map(typed, outputs, graph.outputs)),
         [_tensor(writer, name, a, outside.get(name)) for name, a in arrays.items()],
+        value_info=writer.told,
     )
     sets = {"": OPSET} | ({DOMAIN: 1} if writer.called else {})
     return helper.make_model(

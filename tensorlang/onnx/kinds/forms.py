@@ -80,7 +80,10 @@ def _loop(
     ]
     body = writer.block("body", inputs, lambda: turn(test, carry, number))
     start = [writer.name(value) for value in node.args[: len(carry)]]
-    return writer.emit("Loop", *head, *start, results=len(carry), body=body)
+    made = writer.emit("Loop", *head, *start, results=len(carry), body=body)
+    names = made if isinstance(made, list) else [made]
+    writer.told += map(typed, names, node.results)
+    return made
 
 
 def _truth(writer: Writer, value: Value) -> str:

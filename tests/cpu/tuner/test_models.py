@@ -5,6 +5,17 @@ from pathlib import Path
 import pytest
 
 from tensorlang.errors import ArgumentError, ShapeError
+from tensorlang.graph import TensorSpec, loop
+from tensorlang.layers import (
+    Dense,
+    Dropout,
+    Embedding,
+    Flatten,
+    Model,
+    RMSNorm,
+    Sequential,
+)
+from tensorlang.ops import nn
 from tensorlang.tuner.model_tuning import ranked, tune_model
 from tensorlang.tuner.onnx_model import Found, workloads
 
@@ -109,3 +120,32 @@ def test_the_dearest_are_tuned_within_the_budget(tmp_path, monkeypatch):
     )
     assert 1 <= len(reports) == len(begun) < len(rows)
     assert begun == rows[: len(begun)]
+
+
+def test_a_model_that_we_saved(tmp_path):
+    pytest.importorskip("safetensors", reason="needs safetensors")
+    own = Sequential(
+        Embedding(50, 32),
+        Dense(64, "gelu"),
+        RMSNorm(),
+        Dropout(0.1),
+        lambda x: loop(2, lambda _, c: nn.silu(c), x),
+        Dense(16),
+        Flatten(),
+        Dense(5),
+    )
+    made = Model(own).compile(TensorSpec(("batch", 7), "int64"))
+    made.save(tmp_path / "own.onnx")
+    found, others = workloads(tmp_path / "own.onnx", 4)
+    assert dict(others) == {"Gather": 1}
+    assert {str(each) for each in found} == {
+        "nn.dense(f32 28x32, 64x32, layout=oi)",
+        "nn.gelu(f32 4x7x64)",
+        "nn.rms_norm(f32 4x7x64, 64)",
+        "nn.silu(f32 4x7x64)",
+        "nn.dense(f32 28x64, 16x64, layout=oi)",
+        "nn.dense(f32 4x112, 5x112, layout=oi)",
+    }
+    rows, _ = ranked(tmp_path / "own.onnx", 4)
+    assert len(rows) == 6
+    assert all(row.seconds > 0 for row in rows)
