@@ -23,6 +23,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _HOMES: Final = {
     "atomic": ("atomic",),
     "annotate": ("parallel", "bind", "vectorize", "unroll"),
+    "by_target": ("by_target",),
     "cache": ("cache_read",),
     "cache_write": ("cache_write",),
     "compute_at": ("compute_at",),

@@ -194,6 +194,11 @@ class Schedule:
         """Let a block fold into memory indivisibly, so that iterations may at once."""
         self.apply("atomic", block)
 
+    def by_target(self, block: str, groups: int) -> str:
+        """Groups that each go through a block for places of their own."""
+        made: str = self.apply("by_target", block, groups)
+        return made
+
     def rfactor(self, block: str, loop: str, axis: int = 0) -> tuple[str, str]:
         """Fold a loop's iterations into results of their own first."""
         made: tuple[str, str]

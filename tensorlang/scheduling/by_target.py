@@ -1,0 +1,147 @@
+"""`by_target`: updates of places from data, by groups of places that do not meet."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from tensorlang.errors import ScheduleError
+from tensorlang.ir.dtypes import i64
+from tensorlang.ir.nodes import (
+    Axis,
+    Block,
+    Buffer,
+    Expr,
+    For,
+    Function,
+    If,
+    Let,
+    Load,
+    Node,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+    as_expr,
+    seq,
+)
+from tensorlang.ir.visit import free_vars, fresh, names, rebuild, walk, writes
+from tensorlang.scheduling.primitives import primitive
+from tensorlang.scheduling.tree import block_of, find_block, replace
+
+
+@primitive
+def by_target(func: Function, block: str, groups: int) -> tuple[Function, str]:
+    """Let groups of iterations go through all of a block, each for places of its own.
+
+    What is added up at places that are known from data only has to go in order. With
+    the loop over groups outermost, it does so for each place, and groups may run at
+    once: no two of them update one place.
+
+    Args:
+        func: The function.
+        block: A block with an ordered axis that stores at one place from data.
+        groups: How many groups there are.
+
+    Returns:
+        The function, and the name of the loop over groups.
+
+    Raises:
+        ScheduleError: the block stores at several places, or at none from data.
+
+    Before:
+
+        for p in range(8):
+            with block("add", vp=ordered(8, p)):
+                row: i64 = ids[vp]
+                total[row] = total[row] + x[vp]
+
+    After `by_target("add", 4)`:
+
+        for group in range(4):
+            for p in range(8):
+                with block("add", vgroup=disjoint(4, group), vp=ordered(8, p)):
+                    row: i64 = ids[vp]
+                    if row % 4 == vgroup:
+                        total[row] = total[row] + x[vp]
+    """
+    if groups < 1:
+        raise ScheduleError(f"by_target: {groups} groups are none")
+    path = find_block(func, block)
+    old = block_of(path)
+    place = _place(old)
+    taken = names(func)
+    loop, var = Var(fresh("group", taken), i64), Var(fresh("vgroup", taken), i64)
+    axis = Axis(var, "disjoint", as_expr(groups), loop)
+    body = _only_where(old.body, (place % groups).equal(var))
+    made = dataclasses.replace(old, axes=(axis, *old.axes), body=body)
+    inner = replace(path, made)
+    top = _top(find_block(inner, block))
+    nest = top[-1]
+    assert isinstance(nest, Stmt)
+    return replace(top, For(loop, as_expr(groups), "serial", nest)), loop.name
+
+
+def _top(path: tuple[Node, ...]) -> tuple[Node, ...]:
+    """The path to the outermost loop that holds nothing but the block."""
+    depth = len(path) - 1
+    while isinstance(path[depth - 1], For):
+        depth -= 1
+    return path[: depth + 1]
+
+
+def _place(block: Block) -> Expr:
+    """The index from data at which a block updates memory."""
+    stores = [n for n in walk(block.body) if isinstance(n, Store)]
+    ordered = any(axis.kind == "ordered" for axis in block.axes)
+    if len(stores) != 1 or not ordered or block.init is not None:
+        raise ScheduleError(
+            f"by_target: block {block.name!r} has {len(stores)} stores, where one is "
+            "grouped, in the order of an axis"
+        )
+    (store,) = stores
+    data = _from_data(block)
+    found = [i for i in store.indices if _has_load(i) or free_vars(i) & data]
+    loads = [
+        n for n in walk(block.body) if isinstance(n, Load) and n.buffer == store.buffer
+    ]
+    same = all(load.indices == store.indices for load in loads)
+    if len(found) != 1 or not same or writes(block) != {store.buffer}:
+        raise ScheduleError(
+            f"by_target: block {block.name!r} does not update {store.buffer.name!r} at "
+            "one place from data"
+        )
+    return found[0]
+
+
+def _from_data(block: Block) -> set[Var]:
+    """The lets that depend on what is loaded."""
+    data: set[Var] = set()
+    for node in walk(block.body):
+        if isinstance(node, Let) and (
+            _has_load(node.value) or free_vars(node.value) & data
+        ):
+            data.add(node.var)
+    return data
+
+
+def _has_load(expr: Expr) -> bool:
+    return any(isinstance(node, Load) for node in walk(expr))
+
+
+def _only_where(stmt: Stmt, cond: Expr) -> Stmt:
+    """The statement, storing only where a condition holds."""
+
+    def visit(node: Any) -> Any:
+        match node:
+            case Store():
+                return If(cond, node)
+            case If(cond=other, then=Store(), orelse=None):
+                return If(cond & other, node.then)
+            case Seq():
+                return seq(*map(visit, node.stmts))
+            case Buffer():
+                return node
+        return rebuild(node, visit) if isinstance(node, Stmt) else node
+
+    return visit(stmt)  # type: ignore[no-any-return]

@@ -1,0 +1,60 @@
+"""`by_target`: what is added up at places from data, by groups of places."""
+
+import numpy as np
+import pytest
+
+from tensorlang.errors import InterpreterError, ScheduleError
+from tensorlang.ir.interpreter import run
+from tensorlang.ir.parser import parse
+from tensorlang.scheduling import Schedule
+
+ADD = """
+def add(ids: i64[n], x: f32[n, 3], total: InOut[f32[5, 3]], *, n: i64):
+    for p in range(n):
+        for c in range(3):
+            with block("add", vp=ordered(n, p), vc=spatial(3, c)):
+                row: i64 = ids[vp]
+                if row >= 0:
+                    total[row, vc] = total[row, vc] + x[vp, vc]
+"""
+RNG = np.random.default_rng(0)
+
+
+def outcome(func):
+    ids = RNG.integers(-1, 5, 40)
+    x, total = RNG.normal(size=(40, 3)).astype("f4"), np.zeros((5, 3), "f4")
+    expected = np.zeros_like(total)
+    for row, line in zip(ids, x, strict=True):
+        if row >= 0:
+            expected[row] += line
+    run(func, ids, x, total, n=40)
+    np.testing.assert_array_equal(total, expected)
+
+
+@pytest.mark.parametrize("groups", [1, 2, 7])
+def test_groups_at_once_add_up_in_the_same_order(groups):
+    s = Schedule(parse(ADD))
+    group = s.by_target("add", groups)
+    s.reorder("c", "p")
+    s.bind(group, "block.x")
+    s.bind("c", "thread.x")
+    outcome(s.function)
+
+
+def test_groups_that_met_would_be_found():
+    s = Schedule(parse(ADD))
+    s.bind(s.by_target("add", 2), "block.x")
+    wrong = parse(repr(s.function).replace("row % 2 == vgroup", "row % 2 >= vgroup"))
+    with pytest.raises(InterpreterError, match=r"disjoint|race|wr"):
+        outcome(wrong)
+
+
+def test_what_has_no_places_from_data_stays():
+    s = Schedule(parse(ADD.replace("total[row, vc]", "total[0, vc]")))
+    with pytest.raises(ScheduleError, match="at one place from data"):
+        s.by_target("add", 2)
+    s = Schedule(parse(ADD.replace("+ x[vp, vc]", "+ total[0, vc]")))
+    with pytest.raises(ScheduleError, match="at one place from data"):
+        s.by_target("add", 2)
+    with pytest.raises(ScheduleError, match="0 groups are none"):
+        Schedule(parse(ADD)).by_target("add", 0)
