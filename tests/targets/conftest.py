@@ -1,0 +1,24 @@
+"""All of these run on every device beside the CPU that is here: OpenCL's and CUDA's."""
+
+from __future__ import annotations
+
+import pytest
+
+from tensorlang import targets
+from tensorlang.targets import Target
+
+KINDS = ("opencl", "cuda")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Each test once a device; `tests/targets/test_present.py` says what is missing."""
+    if "device" in metafunc.fixturenames:
+        known = targets.known()
+        here = [kind for kind in KINDS if not known[kind]]
+        metafunc.parametrize("device", here, indirect=True)
+
+
+@pytest.fixture
+def device(request: pytest.FixtureRequest) -> Target:
+    """The device that a test runs on."""
+    return targets.get(request.param)
