@@ -22,6 +22,7 @@ from tensorlang.ir.dtypes import DType
 from tensorlang.ir.interpreter import run
 from tensorlang.ir.interpreter.state import ALL_CHECKS
 from tensorlang.ir.nodes import Function, Param
+from tensorlang.ops.registry import operators
 from tensorlang.runtime import (
     building,
     cuda,
@@ -66,7 +67,9 @@ def install(monkeypatch) -> Driver:
     monkeypatch.setattr(cuda_driver, "library", lambda: driver)
     monkeypatch.setattr(toolchain, "versions", lambda: "fake")
     monkeypatch.setattr(toolchain, "ptx_of", lambda source, arch: source + arch)
-    monkeypatch.setattr(toolchain, "cubin_of", lambda ptx, _: (ptx.encode(), {}))
+    monkeypatch.setattr(
+        toolchain, "cubin_of", lambda ptx, _: (ptx.encode(), dict(USED))
+    )
     compiled = cuda.compiled
 
     def remembered(source, lowered, signature, target):
@@ -84,6 +87,8 @@ def install(monkeypatch) -> Driver:
 def forget():
     """Drop what is remembered of GPUs, real and fake."""
     building.forget()
+    for op in operators():
+        op.forget()
     for held in (
         devices._cuda_driver,
         devices.cuda_devices,
@@ -101,6 +106,7 @@ class _Attributes:
     L2_CACHE_SIZE = "l2"
 
 
+USED = {"registers": 32, "spill_bytes": 0, "stack_bytes": 0, "shared_bytes": 0}
 VALUES = {"units": 132, "threads": 1024, "shared": 227 << 10, "l2": 50 << 20}
 
 
