@@ -138,3 +138,6 @@ def _attribute(attribute: Any) -> Any:
     if attribute.type == attribute.FLOAT:
         return attribute.f
     return attribute.s.decode() if attribute.s else attribute.i
+
+
+__all__ = ["Found", "Node", "workloads"]
