@@ -95,12 +95,15 @@ def preferred(op: Operator, workload: Workload, target: Target) -> str:
     """The algorithm for a workload of which no record is known.
 
     What an operator prefers is known of processors; on other devices it is the
-    definition itself, unless the other one has a schedule of its own there.
+    definition itself, unless the other one has a schedule of its own there, or another
+    one is made for what the device has.
     """
     name = op.prefers(workload)
     if target.model == "cpu" or schedules_of(op, name, target):
         return name
-    return DIRECT
+    made_for = (a for a in op.algorithms.values() if a.feature)
+    suiting = (a.name for a in made_for if a.suits(workload, target.features))
+    return next(suiting, DIRECT)
 
 
 def replayed(

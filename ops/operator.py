@@ -15,7 +15,7 @@ Positional parameters are arrays, keyword parameters are attributes of the workl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -52,12 +52,18 @@ class Algorithm:
         tolerance: The relative error it may have against the reference; 0 is exact.
             Float reductions, whose order is free, may always have that of
             `tensorlang.tuner.tolerance`: (16 + 4 sqrt(terms)) machine epsilons.
+        feature: What a target has that it is made for; such targets prefer it.
     """
 
     name: str
     define: Define
     serves: Callable[[Workload], bool] = field(default=lambda _: True)
     tolerance: float = 0.0
+    feature: str = ""
+
+    def suits(self, workload: Workload, features: Collection[str]) -> bool:
+        """Whether it can compute a workload, on a target with these features."""
+        return (not self.feature or self.feature in features) and self.serves(workload)
 
 
 class Operator:

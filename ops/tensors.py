@@ -191,6 +191,8 @@ def tensor_algorithm(
     define: str,
     serves: Callable[[Workload], bool],
     tolerance: float = 0.0,
+    *,
+    feature: str = "",
 ) -> None:
     """Another definition of an operator: `module:function` as the first.
 
@@ -200,9 +202,10 @@ def tensor_algorithm(
         define: Where its definition is.
         serves: Which workloads it can compute.
         tolerance: The relative error it may have; 0 where it is as exact.
+        feature: What a target has that it is made for.
     """
     made = _definition(define, op, lambda _: {}, None)
-    op.algorithms[name] = Algorithm(name, made, serves, tolerance)
+    op.algorithms[name] = Algorithm(name, made, serves, tolerance, feature)
 
 
 def sizes_of(workload: Workload, names: Names) -> dict[str, int]:

@@ -66,11 +66,11 @@ class Space:
     _domains: dict[str, dict[str, Domain]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        first = self.op.prefers(self.workload)
+        first = building.preferred(self.op, self.workload, self.target)
         served = [
             name
             for name, algorithm in self.op.algorithms.items()
-            if algorithm.serves(self.workload)
+            if algorithm.suits(self.workload, self.target.features)
         ]
         self.algorithms = tuple(sorted(served, key=lambda name: name != first))
 

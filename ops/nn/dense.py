@@ -27,6 +27,7 @@ from tensorlang.ops.tensors import (
     Shape,
     call,
     of_one_type,
+    tensor_algorithm,
     tensor_operator,
 )
 
@@ -43,6 +44,7 @@ ACTIVATIONS: Final = (None, "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tan
 _MANY: Final = 64  # rows that stand for all numbers of them but one
 STRIP: Final = 32  # columns: two vectors of f32, a register tile's
 _HERE: Final = "tensorlang.ops.nn.dense_definitions"
+TF32_TOLERANCE: Final = 2.0**-10  # two roundings to 10 bits after the point
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -165,7 +167,31 @@ def _plan(
     if "key" in by_name:
         canonical["key"] = by_name["key"]
     attributes = {**given, "columns": columns, "inputs": " ".join(names)}
+    if not _allows_tf32(attributes.pop("tolerance", None), dtypes[0], layout):
+        return Plan(tuple(canonical[n] for n in names), dtypes, (result,), attributes)
+    attributes["tolerance"] = TF32_TOLERANCE
     return Plan(tuple(canonical[n] for n in names), dtypes, (result,), attributes)
+
+
+def _allows_tf32(tolerance: Any, dtype: str, layout: str) -> bool:
+    """Whether a call allows the rounding, and it changes anything.
+
+    Raises:
+        ArgumentError: the tolerance is no relative error.
+    """
+    number = isinstance(tolerance, (int, float)) and not isinstance(tolerance, bool)
+    if tolerance is not None and not (number and tolerance >= 0):
+        raise ArgumentError(
+            f"nn.dense: tolerance is None or a relative error from 0, not {tolerance!r}"
+        )
+    wide = dtype == "f32" and layout != PACKED
+    return bool(wide and tolerance is not None and tolerance >= TF32_TOLERANCE)
+
+
+def _rounds(workload: Workload) -> bool:
+    """Whether a workload allows tf32."""
+    given = workload.named.get("tolerance")
+    return isinstance(given, float) and given >= TF32_TOLERANCE
 
 
 def _inputs(given: dict[str, Any], count: int) -> tuple[str, ...]:
@@ -250,6 +276,7 @@ def dense(
     residual: Any = None,
     dropout: float = 0.0,
     key: Key | None = None,
+    tolerance: float | None = None,
     target: Any = None,
     out: Any = None,
 ) -> Launch:
@@ -268,6 +295,8 @@ def dense(
         dropout: The share that is dropped, 0 <= dropout < 1, with the mask of
             `nn.dropout` for the result's shape.
         key: For dropout; consumed.
+        tolerance: The error that is allowed, relative to a result or the mean one,
+            besides that of f32: from 2**-10 tensor cores may round f32 to tf32.
         target: Where to compute.
         out: Where the result goes, `[..., out]`.
 
@@ -299,9 +328,16 @@ def dense(
         "how": "none",
         "inputs": inputs,
     }
+    if tolerance is not None:
+        attributes["tolerance"] = tolerance
     if key is None and not dropout:
         return call(dense, arrays, attributes, (), target, out)
     return _dropped(arrays, attributes, dropout, key, target, out)
+
+
+tensor_algorithm(
+    dense, "tf32", f"{_HERE}:dense_tf32", _rounds, TF32_TOLERANCE, feature="mma"
+)
 
 
 def _dropped(  # noqa: PLR0917 - as `call`

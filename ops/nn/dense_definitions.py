@@ -9,6 +9,7 @@ from tensorlang.ir.dtypes import f32, u32
 from tensorlang.ir.frontend import Tensor
 from tensorlang.ir.frontend import sum as total
 from tensorlang.ir.nodes import Const, Expr, Select
+from tensorlang.ir.tf32 import tf32
 from tensorlang.ops.assembling import NARROW, stored, wide
 from tensorlang.ops.nn.epilogues import activated
 from tensorlang.ops.random import words
@@ -36,16 +37,20 @@ def dense(
     columns: int,
     activation: str,
     how: str,
+    tolerance: float = 0.0,
+    rounded: Callable[[Expr], Expr] = wide,
 ) -> Tensor:
     """y[i, j] = dropout(activation(sum over k of x[i, k] w[j, k] + b[j])) + residual.
 
     `w` is [out, in] (`oi`), [in, out] (`io`), or packed in strips of columns:
-    [strip, in, column of the strip] (`packed`), of `columns` columns in all.
+    [strip, in, column of the strip] (`packed`), of `columns` columns in all. Factors
+    are `rounded`, whatever `tolerance` would allow.
     """
+    del tolerance
     rest = b, residual, key, None if activation == "none" else activation
     if rest == (None,) * len(rest) and x.dtype.name not in NARROW:
-        return product(x, w, layout, columns, "y")
-    products = product(x, w, layout, columns)
+        return product(x, w, layout, columns, "y", rounded)
+    products = product(x, w, layout, columns, "products", rounded)
 
     def element(i: Expr, j: Expr) -> Expr:
         value: Expr = products[i, j]
@@ -62,8 +67,18 @@ def dense(
     return y
 
 
-def product(
-    x: Tensor, w: Tensor, layout: str, columns: int, name: str = "products"
+def dense_tf32(*operands: Tensor | None, **given: Any) -> Tensor:
+    """As `dense`, of f32 that is rounded to tf32 before it is multiplied."""
+    return dense(*operands, **given, rounded=tf32)  # type: ignore[arg-type]
+
+
+def product(  # noqa: PLR0917 - what and how
+    x: Tensor,
+    w: Tensor,
+    layout: str,
+    columns: int,
+    name: str = "products",
+    rounded: Callable[[Expr], Expr] = wide,
 ) -> Tensor:
     """The sums over k alone, in the type that is accumulated in."""
     k = reduce_axis(x.shape[1], "k")
@@ -78,7 +93,7 @@ def product(
 
     products: Tensor = compute(
         (x.shape[0], columns),
-        lambda i, j: total(wide(x[i, k]) * wide(weight(j)), k),
+        lambda i, j: total(rounded(x[i, k]) * rounded(weight(j)), k),
         name,
     )
     return products

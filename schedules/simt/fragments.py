@@ -17,8 +17,7 @@ from tensorlang.schedules.cutting import fused
 from tensorlang.scheduling import Schedule
 
 WARP: Final = 32
-_CHUNK: Final = 8  # 16-bit numbers of a 16-byte copy
-_BANKS: Final = 8  # such copies side by side before the banks begin again
+_BANKS: Final = 8  # parts of 16 bytes before the banks begin again
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +59,12 @@ class Lanes:
             s.split(rows, self.split(0)), s.split(columns, self.split(1))
         )
         s.reorder(*threads, *own)
-        over_threads(s, block, self, threads, own[:-1])
+        over_threads(s, threads, own[:-1])
         s.vectorize(own[-1])
 
 
-def over_threads(
-    s: Schedule, block: str, lanes: Lanes, threads: Sequence[str], own: Sequence[str]
-) -> None:
+def over_threads(s: Schedule, threads: Sequence[str], own: Sequence[str]) -> None:
     """Bind perfectly nested loops, as one, to threads; those of one are written out."""
-    del block, lanes
     s.bind(fused(s, threads), "thread.x")
     for loop in own:
         s.unroll(loop)
@@ -87,13 +83,7 @@ def fragment_layout(lanes: Lanes) -> str:
 
 
 def staged_rows(
-    s: Schedule,
-    copy: str,
-    buffer: str,
-    shape: tuple[int, int],
-    threads: int,
-    *,
-    swizzle: bool,
+    s: Schedule, copy: str, buffer: str, layout: str, *, threads: int, chunk: int
 ) -> None:
     """A tile copied in rows, 16 bytes a thread, into places of their own in the banks.
 
@@ -101,27 +91,35 @@ def staged_rows(
         s: The schedule.
         copy: The block that copies.
         buffer: The copy, in shared memory.
-        shape: Its rows, and the length of one.
+        layout: Where its elements lie: `swizzled`, or `padded`.
         threads: Of the block.
-        swizzle: Whether the 16-byte parts of a row change places, by its number; else
-            rows are 16 bytes longer.
+        chunk: How many of them are 16 bytes.
     """
-    s.transform_layout(buffer, swizzled(shape[1]) if swizzle else padded(shape[1]))
+    s.transform_layout(buffer, layout)
     whole = fused(s, s.loops(copy)[-2:])
-    steps, thread, lane = s.split(whole, [None, threads, _CHUNK])
+    steps, thread, lane = s.split(whole, [None, threads, chunk])
     s.reorder(thread, steps, lane)
     s.bind(thread, "thread.x")
     s.unroll(steps)
     s.vectorize(lane)
 
 
-def swizzled(length: int) -> str:
-    """Parts of a row, exclusive-or'd with the row's number: 8 rows fill all banks."""
-    chunks = min(length // _CHUNK, _BANKS)
-    row = f"r // {_BANKS // chunks} % {chunks}"
-    return f"lambda r, c: (r, (c // {_CHUNK} ^ {row}) * {_CHUNK} + c % {_CHUNK})"
+def swizzled(length: int, chunk: int, *, pairs: bool = False) -> str:
+    """Parts of a row, exclusive-or'd with the row's number: 8 rows fill all banks.
+
+    Args:
+        length: Of a row.
+        chunk: The numbers of one part, 16 bytes.
+        pairs: Whether a warp reads two neighbouring parts of 4 rows at once, and not
+            one part of 8.
+    """
+    parts = min(length // chunk, _BANKS)
+    row = f"r // {_BANKS // parts} % {parts}"
+    if pairs and parts == _BANKS:
+        row = f"r % {parts // 2} * 2"
+    return f"lambda r, c: (r, (c // {chunk} ^ {row}) * {chunk} + c % {chunk})"
 
 
-def padded(length: int) -> str:
+def padded(length: int, chunk: int) -> str:
     """Rows that are one 16-byte part longer than their numbers."""
-    return f"lambda r, c: (r * {length + _CHUNK} + c,)"
+    return f"lambda r, c: (r * {length + chunk} + c,)"

@@ -1,4 +1,4 @@
-"""Matrix products of f16 and bf16 on tensor cores.
+"""Matrix products of f16, bf16 and tf32 on tensor cores.
 
     y[i, j] = epilogue(sum over k of x[i, k] * w[j, k])
 
@@ -19,6 +19,7 @@ from typing import Final
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.nodes import Buffer, For, Load
+from tensorlang.ir.tf32 import tf32
 from tensorlang.ir.visit import free_vars, reads
 from tensorlang.schedules.cutting import extent, tried
 from tensorlang.schedules.generic import stage_named, stage_names
@@ -26,7 +27,9 @@ from tensorlang.schedules.simt.fragments import (
     Lanes,
     fragment_layout,
     over_threads,
+    padded,
     staged_rows,
+    swizzled,
 )
 from tensorlang.schedules.stages import Stage, extent_of, has_long_chains, tile_axes
 from tensorlang.scheduling import Knobs, Schedule
@@ -36,7 +39,26 @@ _BLOCKS: Final = (32, 64, 128, 256)
 _DEPTHS: Final = (16, 32, 64)
 _WARPS: Final = (1, 2, 4)
 _STAGES: Final = (1, 2, 3, 4, 5)
-_STEP: Final = 16  # of k, that one instruction folds
+_STEP: Final = 16  # rows and columns of one instruction, and steps of k
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How numbers are multiplied: of the type `kind`, `step` of k by an instruction.
+
+    `chunk` of them are copied at once, 16 bytes.
+    """
+
+    kind: str
+    step: int
+    chunk: int
+
+
+_FORMS: Final = {
+    "bf16": Form("bf16", 16, 8),
+    "f16": Form("f16", 16, 8),
+    "f32": Form("tf32", 8, 4),  # where the definition itself rounds to it
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +67,6 @@ class Operand:
 
     buffer: Buffer
     turned: bool
-
-    @property
-    def suffix(self) -> str:
-        """How an instruction's name tells of it."""
-        return "t" if self.turned else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,25 +87,26 @@ class Tile:
 
 
 def tensor_cores(s: Schedule, knobs: Knobs, stage: Stage) -> None:
-    """A product of two matrices of 16-bit floats, with what follows it.
+    """A product of two matrices of such floats, with what follows it.
 
     Raises:
         ScheduleError: the target has no tensor cores, or the stage is none such.
     """
     if s.target is None or not NEEDED.issubset(s.target.features):
         raise ScheduleError("the target has no tensor cores")
-    a, b = operands(stage)
-    tile = _tile(knobs, stage, long=_ends_long(s, stage))
-    _fits(tile, s)
-    _schedule(s, stage, (a, b), tile)
+    pair = operands(stage)
+    form = _FORMS[pair[0].buffer.dtype.name]
+    tile = _tile(knobs, stage, form, long=_ends_long(s, stage))
+    _fits(tile, form, s)
+    _schedule(s, stage, pair, tile, form)
 
 
 def operands(stage: Stage) -> tuple[Operand, Operand]:
     """The operand of the rows, and the one of the columns.
 
     Raises:
-        ScheduleError: the stage is no product of two matrices of f16 or of bf16 whose
-            rows can be copied 16 bytes at once.
+        ScheduleError: the stage is no product of two matrices of f16, of bf16, or of
+            f32 that it rounds to tf32, whose rows can be copied 16 bytes at once.
     """
     axes, folded = tile_axes(stage), stage.driven("reduction")
     if axes is None or len(folded) != 1 or len(stage.driven("spatial")) != 2:
@@ -96,8 +114,11 @@ def operands(stage: Stage) -> tuple[Operand, Operand]:
     if (extent_of(axes[0]) or _STEP) < _STEP:
         raise ScheduleError(f"{axes[0].extent!r} rows fill no product of {_STEP}")
     loads, names = stage.loads, {load.buffer.dtype.name for load in stage.loads}
-    if len(loads) != 2 or len(names) != 1 or not names <= {"f16", "bf16"}:
-        raise ScheduleError("tensor cores are for two operands of f16 or of bf16")
+    if len(loads) != 2 or len(names) != 1 or not names <= _FORMS.keys():
+        raise ScheduleError("tensor cores are for two operands of f16, bf16 or tf32")
+    rounded = tf32(loads[0]) * tf32(loads[1]) if names == {"f32"} else None
+    if rounded is not None and getattr(stage.update, "values", ()) != (rounded,):
+        raise ScheduleError("f32 is rounded to tf32 by a definition that says so only")
     k = stage.axis(folded[0])
     found = []
     for load, loop in zip(loads, axes, strict=True):
@@ -121,7 +142,7 @@ def _copied_wide(load: Load, stage: Stage) -> None:
         )
 
 
-def _tile(knobs: Knobs, stage: Stage, *, long: bool) -> Tile:
+def _tile(knobs: Knobs, stage: Stage, form: Form, *, long: bool) -> Tile:
     """The knobs; by default as large as sizes that are known can use.
 
     Where `long` mathematics follows, more threads share it.
@@ -129,7 +150,8 @@ def _tile(knobs: Knobs, stage: Stage, *, long: bool) -> Tile:
     axes, (folded,) = tile_axes(stage), stage.driven("reduction")
     assert axes is not None
     row, column = axes
-    depth = _largest(extent_of(folded), _DEPTHS[:2])
+    usual = _DEPTHS[: form.chunk // 4]  # 64 bytes of a row
+    depth = _largest(extent_of(folded), usual)
     rows, columns = (_largest(extent_of(x), _BLOCKS[:3]) for x in (row, column))
     few = columns <= 64 or not long
     return Tile(
@@ -163,20 +185,21 @@ def _ends_long(s: Schedule, stage: Stage) -> bool:
     )
 
 
-def _fits(tile: Tile, s: Schedule) -> None:
+def _fits(tile: Tile, form: Form, s: Schedule) -> None:
     """Refuse a tile that no block can have.
 
     Raises:
         ScheduleError: warps do not share it in wholes of 16, or it is too large.
     """
     assert s.target is not None
-    sides = zip((tile.rows, tile.columns), tile.warps, strict=True)
-    if any(size % (16 * warps) for size, warps in sides):
+    pairs = zip((tile.rows, tile.columns), tile.warps, strict=True)
+    if any(size % (16 * warps) for size, warps in pairs):
         raise ScheduleError(
             f"{tile.warps} warps do not share {tile.rows} by {tile.columns} in "
             "products of 16 by 16"
         )
-    staged = 2 * tile.depth * (tile.rows + tile.columns) * tile.stages
+    sides = tile.rows + tile.columns
+    staged = 16 // form.chunk * tile.depth * sides * tile.stages
     if staged > s.target.shared_bytes or tile.lanes.sums > 128:
         raise ScheduleError(
             f"{staged} bytes of shared memory and {tile.lanes.sums} sums of a thread "
@@ -185,7 +208,11 @@ def _fits(tile: Tile, s: Schedule) -> None:
 
 
 def _schedule(
-    s: Schedule, stage: Stage, pair: tuple[Operand, Operand], tile: Tile
+    s: Schedule,
+    stage: Stage,
+    pair: tuple[Operand, Operand],
+    tile: Tile,
+    form: Form,
 ) -> None:
     axes, (folded,) = tile_axes(stage), stage.driven("reduction")
     assert axes is not None
@@ -195,7 +222,7 @@ def _schedule(
     copies = _padded(s, stage, tile, (row, column, folded))
     i0, *i = s.split(row.var.name, [None, *lanes.split(0)])
     j0, *j = s.split(column.var.name, [None, *lanes.split(1)])
-    k0, k1, k2 = s.split(folded.var.name, [None, tile.depth // _STEP, _STEP])
+    k0, k1, k2 = s.split(folded.var.name, [None, tile.depth // form.step, form.step])
     threads, own = lanes.order(i, j)
     s.reorder(i0, j0, k0, *threads, k1, *own, k2)
     write, sums = s.cache_write(block, result, "shared", at=j0)
@@ -203,15 +230,14 @@ def _schedule(
     init = s.decompose_reduction(block, k0)
     for operand, size in zip(pair, (tile.rows, tile.columns), strict=True):
         made = _staged(s, block, operand, copies, k0)
-        shape = (tile.depth, size) if operand.turned else (size, tile.depth)
-        staged_rows(s, *made, shape, lanes.threads, swizzle=tile.swizzle)
-    over_threads(s, init, lanes, s.loops(init)[2:6], s.loops(init)[6:])
+        layout = _layout(operand, size if operand.turned else tile.depth, tile, form)
+        staged_rows(s, *made, layout, threads=lanes.threads, chunk=form.chunk)
+    over_threads(s, s.loops(init)[2:6], s.loops(init)[6:])
     lanes.share(s, write)
-    over_threads(s, block, lanes, threads, [k1, *own[:2]])
+    over_threads(s, threads, [k1, *own[:2]])
     s.transform_layout(sums, fragment_layout(lanes))
-    dtype = pair[0].buffer.dtype.name
     turned = [f"_{side}t" for side, o in zip("ab", pair, strict=True) if o.turned]
-    s.tensorize(own[2], f"mma_m16n16k16_{dtype}{''.join(turned)}")
+    s.tensorize(own[2], f"mma_m16n16k{form.step}_{form.kind}{''.join(turned)}")
     s.bind(i0, "block.y")
     s.bind(j0, "block.x")
     stages = min(tile.stages, extent(s, k0) or tile.stages)
@@ -259,6 +285,16 @@ def _staged(
     if copy:
         s.inline(copy)
     return made
+
+
+def _layout(operand: Operand, length: int, tile: Tile, form: Form) -> str:
+    """Where a staged operand lies, by the length of its rows.
+
+    What is turned is read by `ldmatrix`, where numbers have 16 bits, else one by one.
+    """
+    if not tile.swizzle:
+        return padded(length, form.chunk)
+    return swizzled(length, form.chunk, pairs=operand.turned and form.kind == "tf32")
 
 
 def _epilogues(s: Schedule, write: str) -> None:

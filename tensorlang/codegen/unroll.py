@@ -61,10 +61,8 @@ def _is_long(body: Stmt, count: int, most: int) -> bool:
     parts = list(walk(body))
     if any(map(is_collective, parts)):
         return False
-    return (
-        count * sum(isinstance(n, Stmt) and not isinstance(n, Seq) for n in parts)
-        > most
-    )
+    statements = sum(isinstance(n, Stmt) and not isinstance(n, Seq) for n in parts)
+    return count * statements > most
 
 
 def _copy(body: Stmt, var: Var, number: int, names: Names) -> Stmt:

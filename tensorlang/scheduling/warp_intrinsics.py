@@ -12,7 +12,11 @@ from functools import cache
 from typing import Final
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.dtypes import f32
+from tensorlang.ir.nodes import Var
 from tensorlang.ir.parser import parse
+from tensorlang.ir.printer import show
+from tensorlang.ir.tf32 import tf32
 from tensorlang.scheduling.tensor_intrinsics import TensorIntrinsic
 
 # where the elements of a 16 by 16 result lie in lanes: two of a row side by side
@@ -30,9 +34,14 @@ _B: Final = {
 }
 
 
-def _meaning(head: str, a: str, b: str, depth: int, *, wide: bool) -> str:
+# what a product is of: narrow numbers made wide, or f32 rounded to tf32
+_WIDE: Final = "cast(f32, {})"
+_ROUNDED: Final = show(tf32(Var("@", f32))).replace("@", "{}")
+
+
+def _meaning(head: str, a: str, b: str, depth: int, form: str) -> str:
     """Each lane folds its 8 elements over k, from operands read as given."""
-    x, w = (f"cast(f32, {load})" if wide else load for load in (a, b))
+    x, w = (form.format(load) for load in (a, b))
     return f"""{head}
     for lane in bound(32, "thread.x"):
         for p in range(2):
@@ -75,7 +84,7 @@ def _halves(name: str) -> TensorIntrinsic:
     head = f"def {name}(c: InOut[f32[16, 16]], a: {dtype}[16, 16], b: {dtype}[16, 16]):"
     a = "a[vk, vi]" if a_turned else "a[vi, vk]"
     b = "b[vk, vj]" if b_turned else "b[vj, vk]"
-    meaning = _meaning(head, a, b, 16, wide=True)
+    meaning = _meaning(head, a, b, 16, _WIDE)
     call = f"mma_m16n8k16_{dtype}(wa, wb{{q}}, {{old}})"
     how = f"""{head}
     for lane in bound(32, "thread.x"):
@@ -88,7 +97,7 @@ def _halves(name: str) -> TensorIntrinsic:
 
 
 def _single(name: str) -> TensorIntrinsic:
-    """`mma_m16n16k8_tf32`: as `_halves`, on f32 that the instruction rounds to tf32."""
+    """`mma_m16n16k8_tf32`: as `_halves`, of f32 that is rounded to tf32."""
     _, _, _, *turned = name.split("_")
     head = f"def {name}(c: InOut[f32[16, 16]], a: f32[{{}}], b: f32[{{}}]):"
     a_turned, b_turned = "at" in turned, "bt" in turned
@@ -102,7 +111,7 @@ def _single(name: str) -> TensorIntrinsic:
     def b(j: str, k: str) -> str:
         return f"b[{k}, {j}]" if b_turned else f"b[{j}, {k}]"
 
-    meaning = _meaning(head, a("vi", "vk"), b("vj", "vk"), 8, wide=False)
+    meaning = _meaning(head, a("vi", "vk"), b("vj", "vk"), 8, _ROUNDED)
     rows = [a(f"lane // 4 + {n % 2 * 8}", f"lane % 4 + {n // 2 * 4}") for n in range(4)]
     columns = [
         [b(f"lane // 4 + {q * 8}", f"lane % 4 + {n * 4}") for n in range(2)]

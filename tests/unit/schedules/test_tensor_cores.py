@@ -10,25 +10,29 @@ from tensorlang.codegen.simt.host import launches
 from tensorlang.codegen.simt.lower import lower
 from tensorlang.errors import InterpreterError, ScheduleError
 from tensorlang.ir.interpreter import run
+from tensorlang.ir.mma import tf32
 from tensorlang.ir.nodes import Barrier, Call, Evaluate, Seq, Store, seq
 from tensorlang.ir.visit import allocations, transform, walk
 from tensorlang.ops import find
-from tensorlang.ops.building import schedule
+from tensorlang.ops.building import preferred, schedule
+from tensorlang.ops.nn.dense import TF32_TOLERANCE
 from tensorlang.schedules.simt.tensor_cores import tensor_cores
 from tensorlang.schedules.stages import stages
 from tensorlang.scheduling import Knobs, Schedule
-from tensorlang.targets import get
+from tensorlang.targets import get, host
 
 GPU = get("cuda:sm_80")
 SMALL = {"block_rows": 64, "block_columns": 64}
 
 
-def dense(shapes, dtype="bf16", knobs=SMALL, **attributes):
+def dense(shapes, dtype="bf16", knobs=SMALL, algorithm="direct", **attributes):
     """A dense layer on tensor cores, as launches."""
     op = find("nn.dense")
     dtypes = tuple("u32" if shape == (2,) else dtype for shape in shapes)
     workload = op.workload(*shapes, dtypes=dtypes, **attributes)
-    made = Schedule(op.function(workload), GPU)
+    if algorithm == "tf32":
+        workload = op.workload(*shapes, tolerance=TF32_TOLERANCE, **attributes)
+    made = Schedule(op.function(workload, algorithm), GPU)
     stage = next(s for s in stages(made.function) if s.driven("reduction"))
     tensor_cores(made, Knobs(pinned=knobs), stage)
     return lower(made.function, GPU)
@@ -147,6 +151,27 @@ def without(func, gone, number):
 def is_wait(stmt):
     call = stmt.expr if isinstance(stmt, Evaluate) else None
     return isinstance(call, Call) and call.name == "wait_copies"
+
+
+@pytest.mark.parametrize("layout", ["oi", "io"])
+def test_f32_rounded_to_tf32_where_the_definition_says_so(layout):
+    func = dense(((64, 64), (64, 64)), "f32", algorithm="tf32", layout=layout)
+    x, w = operands(func, 64, 64, 64, layout)
+    y, report = outcome(func, (x, w), 64, 64)
+    want = product(tf32(x), tf32(w), layout)
+    np.testing.assert_allclose(y, want, rtol=1e-5, atol=1e-5)
+    assert abs(y - product(x, w, layout)).max() > 1e-3
+    assert sum(report.bank_conflicts.values()) == 0
+
+
+def test_a_tolerance_chooses_tf32_on_targets_that_have_it():
+    op = find("nn.dense")
+    shapes = (64, 64), (64, 64)
+    allowed = op.workload(*shapes, tolerance=TF32_TOLERANCE)
+    assert preferred(op, allowed, GPU) == "tf32"
+    assert preferred(op, allowed, host()) == "direct"
+    for tolerance in ({}, {"tolerance": TF32_TOLERANCE / 2}):
+        assert preferred(op, op.workload(*shapes, **tolerance), GPU) == "direct"
 
 
 @pytest.mark.parametrize("gone", [lambda s: isinstance(s, Barrier), is_wait])

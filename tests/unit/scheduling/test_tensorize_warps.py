@@ -7,7 +7,6 @@ import pytest
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.interpreter import run
-from tensorlang.ir.mma import tf32
 from tensorlang.ir.parser import parse
 from tensorlang.ir.verifier import verify
 from tensorlang.scheduling.tensorize import tensorize
@@ -20,8 +19,6 @@ def operands(func):
     for buffer in func.buffers:
         shape = [int(extent.value) for extent in buffer.shape]
         values = generator.normal(size=shape).astype("f4")
-        if buffer.name != "c" and buffer.dtype.name == "f32":
-            values = tf32(values)
         made.append(values.astype(buffer.dtype.numpy))
     return made
 

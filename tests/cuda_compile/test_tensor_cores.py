@@ -1,0 +1,62 @@
+"""Products of bf16 and f16 compile to tensor cores, their sums in registers."""
+
+import re
+
+import pytest
+
+from tensorlang import targets
+from tensorlang.ops import find
+
+DENSE = find("nn.dense")
+EPILOGUE = {"activation": "gelu", "how": "threefry2x32", "inputs": "x w b key"}
+
+
+def kernel(dtype="bf16", arch="sm_80", shapes=((4096, 1024), (1024, 1024)), **given):
+    dtypes = tuple("u32" if shape == (2,) else dtype for shape in shapes)
+    workload = DENSE.workload(*shapes, dtypes=dtypes, **given)
+    return DENSE.build(workload, f"cuda:{arch}")
+
+
+@pytest.mark.parametrize("arch", targets.ARCHITECTURES)
+@pytest.mark.parametrize("dtype", ["bf16", "f16"])
+def test_products_use_tensor_cores_and_asynchronous_copies(arch, dtype):
+    made = kernel(dtype, arch)
+    sass = made.asm
+    assert re.search(
+        r"\bHMMA\.16816\.F32" + (r"\.BF16" if dtype == "bf16" else ""), sass
+    )
+    assert "LDGSTS.E.BYPASS.128" in sass
+    assert re.search(r"\bLDSM\.16\.M88\.4", sass)
+    assert made.resources["launches"] == 1
+    assert made.resources["spill_bytes"] == made.resources["stack_bytes"] == 0
+    assert made.resources["registers"] <= 255
+
+
+@pytest.mark.parametrize("arch", targets.ARCHITECTURES)
+def test_an_epilogue_works_on_the_fragments(arch):
+    plain = kernel(arch=arch)
+    shapes = (4096, 1024), (1024, 1024), (1024,), (2,)
+    fused = kernel(arch=arch, shapes=shapes, **EPILOGUE)
+    assert fused.resources["launches"] == 1
+    assert fused.resources["shared_bytes"] == plain.resources["shared_bytes"]
+    assert fused.resources["spill_bytes"] == fused.resources["stack_bytes"] == 0
+    assert "HMMA" in fused.asm
+
+
+def test_a_weight_that_lies_the_other_way_is_turned_by_ldmatrix():
+    made = kernel(layout="io", shapes=((4096, 1024), (1024, 512)))
+    assert re.search(r"\bLDSM\.16\.MT88\.4", made.asm)
+    assert re.search(r"\bLDSM\.16\.M88\.4", made.asm)
+    assert made.resources["spill_bytes"] == 0
+
+
+def test_f32_stays_f32():
+    assert "HMMA" not in kernel("f32").asm
+
+
+def test_f32_goes_as_tf32_where_a_tolerance_allows_it():
+    exact = kernel("f32", tolerance=2.0**-12)
+    assert "HMMA" not in exact.asm
+    rounded = kernel("f32", tolerance=2.0**-10)
+    assert "HMMA.1688.F32.TF32" in rounded.asm
+    assert rounded.resources["spill_bytes"] == rounded.resources["stack_bytes"] == 0
