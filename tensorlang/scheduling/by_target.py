@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.dtypes import i64
@@ -25,13 +24,15 @@ from tensorlang.ir.nodes import (
     as_expr,
     seq,
 )
-from tensorlang.ir.visit import free_vars, fresh, names, rebuild, walk, writes
+from tensorlang.ir.visit import free_vars, fresh, names, reads, walk, writes
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.tree import block_of, find_block, replace
 
 
 @primitive
-def by_target(func: Function, block: str, groups: int) -> tuple[Function, str]:
+def by_target(
+    func: Function, block: str, groups: int, of: str | None = None
+) -> tuple[Function, str]:
     """Let groups of iterations go through all of a block, each for places of its own.
 
     What is added up at places that are known from data only has to go in order. With
@@ -42,6 +43,9 @@ def by_target(func: Function, block: str, groups: int) -> tuple[Function, str]:
         func: The function.
         block: A block with an ordered axis that stores at one place from data.
         groups: How many groups there are.
+        of: Where the block stores into several buffers, the one whose places are
+            grouped. All other places that it stores at are declared to be different
+            ones, which the interpreter checks.
 
     Returns:
         The function, and the name of the loop over groups.
@@ -69,11 +73,12 @@ def by_target(func: Function, block: str, groups: int) -> tuple[Function, str]:
         raise ScheduleError(f"by_target: {groups} groups are none")
     path = find_block(func, block)
     old = block_of(path)
-    place = _place(old)
+    store = _grouped(old, of)
+    place = _place(old, store)
     taken = names(func)
     loop, var = Var(fresh("group", taken), i64), Var(fresh("vgroup", taken), i64)
     axis = Axis(var, "disjoint", as_expr(groups), loop)
-    body = _only_where(old.body, (place % groups).equal(var))
+    body = _only_where(old.body, (place % groups).equal(var), store.buffer)
     made = dataclasses.replace(old, axes=(axis, *old.axes), body=body)
     inner = replace(path, made)
     top = _top(find_block(inner, block))
@@ -90,23 +95,27 @@ def _top(path: tuple[Node, ...]) -> tuple[Node, ...]:
     return path[: depth + 1]
 
 
-def _place(block: Block) -> Expr:
-    """The index from data at which a block updates memory."""
+def _grouped(block: Block, of: str | None) -> Store:
+    """The store whose places are grouped."""
     stores = [n for n in walk(block.body) if isinstance(n, Store)]
+    found = [s for s in stores if of is None or s.buffer.name == of]
     ordered = any(axis.kind == "ordered" for axis in block.axes)
-    if len(stores) != 1 or not ordered or block.init is not None:
+    if len(found) != 1 or not ordered or block.init is not None:
         raise ScheduleError(
-            f"by_target: block {block.name!r} has {len(stores)} stores, where one is "
-            "grouped, in the order of an axis"
+            f"by_target: block {block.name!r} has {len(found)} stores to group; it "
+            "takes one, in the order of an axis"
         )
-    (store,) = stores
+    return found[0]
+
+
+def _place(block: Block, store: Store) -> Expr:
+    """The index from data at which a block updates memory."""
     data = _from_data(block)
     found = [i for i in store.indices if _has_load(i) or free_vars(i) & data]
-    loads = [
-        n for n in walk(block.body) if isinstance(n, Load) and n.buffer == store.buffer
-    ]
-    same = all(load.indices == store.indices for load in loads)
-    if len(found) != 1 or not same or writes(block) != {store.buffer}:
+    loads = [n for n in walk(block.body) if isinstance(n, Load)]
+    same = all(n.indices == store.indices for n in loads if n.buffer == store.buffer)
+    others = writes(block) - {store.buffer}
+    if len(found) != 1 or not same or others & {n.buffer for n in loads}:
         raise ScheduleError(
             f"by_target: block {block.name!r} does not update {store.buffer.name!r} at "
             "one place from data"
@@ -129,19 +138,21 @@ def _has_load(expr: Expr) -> bool:
     return any(isinstance(node, Load) for node in walk(expr))
 
 
-def _only_where(stmt: Stmt, cond: Expr) -> Stmt:
-    """The statement, storing only where a condition holds."""
+def _only_where(stmt: Stmt, cond: Expr, buffer: Buffer) -> Stmt:
+    """The statement, going to what is updated only where a condition holds."""
+    if isinstance(stmt, Seq):
+        count = next(n for n, s in enumerate(stmt.stmts) if _goes_to(s, buffer))
+        first, rest = stmt.stmts[:count], stmt.stmts[count:]
+        return seq(*first, _if(cond, seq(*rest)))
+    return _if(cond, stmt)
 
-    def visit(node: Any) -> Any:
-        match node:
-            case Store():
-                return If(cond, node)
-            case If(cond=other, then=Store(), orelse=None):
-                return If(cond & other, node.then)
-            case Seq():
-                return seq(*map(visit, node.stmts))
-            case Buffer():
-                return node
-        return rebuild(node, visit) if isinstance(node, Stmt) else node
 
-    return visit(stmt)  # type: ignore[no-any-return]
+def _if(cond: Expr, stmt: Stmt) -> Stmt:
+    if isinstance(stmt, If) and stmt.orelse is None:
+        return If(cond & stmt.cond, stmt.then)
+    return If(cond, stmt)
+
+
+def _goes_to(stmt: Stmt, buffer: Buffer) -> bool:
+    stores = any(isinstance(node, Store) for node in walk(stmt))
+    return stores or buffer in reads(stmt)

@@ -194,9 +194,9 @@ class Schedule:
         """Let a block fold into memory indivisibly, so that iterations may at once."""
         self.apply("atomic", block)
 
-    def by_target(self, block: str, groups: int) -> str:
+    def by_target(self, block: str, groups: int, of: str | None = None) -> str:
         """Groups that each go through a block for places of their own."""
-        made: str = self.apply("by_target", block, groups)
+        made: str = self.apply("by_target", block, groups, **_given(of=of))
         return made
 
     def rfactor(self, block: str, loop: str, axis: int = 0) -> tuple[str, str]:

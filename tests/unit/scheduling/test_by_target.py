@@ -58,3 +58,29 @@ def test_what_has_no_places_from_data_stays():
         s.by_target("add", 2)
     with pytest.raises(ScheduleError, match="0 groups are none"):
         Schedule(parse(ADD)).by_target("add", 0)
+
+
+def test_places_of_other_stores_are_declared_to_differ():
+    text = """
+def move(bins: i64[n], x: f32[n], starts: i64[4], y: Out[f32[n]], *, n: i64):
+    count = alloc(i64[4])
+    for z in range(4):
+        count[z] = starts[z]
+    for e in range(n):
+        with block("move", ve=ordered(n, e)):
+            bin: i64 = bins[ve]
+            place: i64 = count[bin]
+            count[bin] = place + 1
+            y[place] = x[ve]
+"""
+    s = Schedule(parse(text))
+    with pytest.raises(ScheduleError, match="has 2 stores to group"):
+        s.by_target("move", 4)
+    s.bind(s.by_target("move", 4, of="count"), "thread.x")
+    bins = RNG.integers(0, 4, 20)
+    x, y = RNG.normal(size=20).astype("f4"), np.zeros(20, "f4")
+    starts = np.searchsorted(np.sort(bins), np.arange(4))
+    run(s.function, bins, x, starts, y, n=20)
+    np.testing.assert_array_equal(y, x[bins.argsort(kind="stable")])
+    with pytest.raises(InterpreterError, match=r"disjoint|race|wr"):
+        run(s.function, bins, x, np.zeros(4, "i8"), y, n=20)

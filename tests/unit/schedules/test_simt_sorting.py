@@ -1,0 +1,53 @@
+"""Sorts and scatters on threads: nothing that many could do is left to one."""
+
+import numpy as np
+import pytest
+
+from tensorlang.codegen.simt.lower import lower
+from tensorlang.ir.interpreter import run
+from tensorlang.ir.nodes import For
+from tensorlang.ir.visit import walk
+from tensorlang.ops import find
+from tensorlang.ops.building import default
+from tensorlang.targets import get
+
+GPU = get("cuda:sm_80")
+RNG = np.random.default_rng(9)
+
+
+def made(name, *shapes):
+    op = find(name)
+    workload = op.workload(*shapes) if shapes else op.default
+    return lower(default(op, workload, GPU, {})[0].function, GPU)
+
+
+def threads(func):
+    """How many threads the largest block has."""
+    return max(
+        int(loop.extent.value)
+        for loop in walk(func)
+        if isinstance(loop, For) and loop.thread.startswith("thread.")
+    )
+
+
+def test_a_row_is_sorted_by_all_threads_of_a_block():
+    func = made("math.argsort", (1, 193))
+    x = RNG.integers(-40, 40, (1, 193)).astype("f4")
+    at = np.full((1, 193), -1)
+    run(func, x.reshape(-1), at.reshape(-1), m=1, n=193)
+    np.testing.assert_array_equal(at, x.argsort(1, kind="stable"))
+    assert threads(func) == 256
+
+
+@pytest.mark.parametrize("count", [1, 37])
+def test_rows_are_added_up_in_order(count):
+    func = made("nn.embedding_grad", (count, 8), (count,), (5, 8))
+    dy, ids = RNG.normal(size=(count, 8)).astype("f4"), RNG.integers(0, 5, count)
+    table, total = np.zeros((5, 8), "f4"), np.full((5, 8), np.nan, "f4")
+    arrays = (dy.reshape(-1), ids, table.reshape(-1), total.reshape(-1))
+    run(func, *arrays, skipped=-1, n=count, rows=5)
+    expected = np.zeros_like(total)
+    for row, line in zip(ids, dy, strict=True):
+        expected[row] += line
+    np.testing.assert_array_equal(total, expected)
+    assert threads(func) > 1
