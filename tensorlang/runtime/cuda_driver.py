@@ -87,9 +87,16 @@ def library() -> Any:
     return found
 
 
-def launch_address() -> int:
-    """The address of `cuLaunchKernel`."""
-    place = ctypes.cast(library().cuLaunchKernel, ctypes.c_void_p).value
+def address_of(name: str) -> int:
+    """The address of a function that compiled code calls: `cuLaunchKernel`, ...
+
+    Raises:
+        DeviceError: the driver is older than the function.
+    """
+    found = getattr(library(), name, None)
+    if found is None:
+        raise DeviceError(f"NVIDIA's driver has no {name}; install a newer one")
+    place = ctypes.cast(found, ctypes.c_void_p).value
     assert place
     return place
 

@@ -10,7 +10,13 @@ from typing import Any
 import numpy as np
 
 from tensorlang.errors import ArgumentError, DeviceError, TargetError
-from tensorlang.runtime import calling, cuda_driver, launcher, toolchain
+from tensorlang.runtime import (
+    calling,
+    cuda_driver,
+    launcher,
+    launcher_text,
+    toolchain,
+)
 from tensorlang.runtime.cuda_graphs import Graphs
 from tensorlang.runtime.cuda_module import Module, workspace
 from tensorlang.runtime.device_arrays import DeviceArray, seen
@@ -57,6 +63,13 @@ class CudaKernel(DeviceKernel):
     @cached_property
     def _launcher(self) -> launcher.Launcher:
         return launcher.Launcher(self.name, self._host, self._code)
+
+    @cached_property
+    def _encode(self) -> int:
+        """The address of what encodes tensor maps, where there are some."""
+        if not self._launcher.has_maps:
+            return 0
+        return cuda_driver.address_of("cuTensorMapEncodeTiled")
 
     @cached_property
     def _module(self) -> Module:
@@ -145,10 +158,11 @@ class CudaKernel(DeviceKernel):
                 temporaries,
                 module.faults,
                 module.table,
-                cuda_driver.launch_address(),
+                cuda_driver.address_of("cuLaunchKernel"),
                 on,
+                self._encode,
             )
-            if code == launcher.TOO_LARGE:
+            if code == launcher_text.TOO_LARGE:
                 raise DeviceError(
                     f"{self.name}: a launch has more blocks than a GPU starts at once; "
                     "compute in parts"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tensorlang.runtime import host_program, launcher, llvm
+from tensorlang.runtime import host_program, launcher, launcher_text, llvm
 from tensorlang.runtime.signature import BufferSpec, ScalarSpec, Signature
 
 START = ctypes.CFUNCTYPE(
@@ -60,7 +60,7 @@ def value_of(arg, names, temporaries):
 
 
 def expected(host, scalars):
-    temporaries = launcher.temporaries(host)
+    temporaries = launcher_text.temporaries(host)
     sizes = [0] * len(temporaries)
     calls = []
     for k, names in steps(host["program"], dict(scalars)):
@@ -81,7 +81,7 @@ def expected(host, scalars):
 
 def started(host, scalars, answers=None):
     """What the compiled launcher starts, and the sizes and the code that it gives."""
-    code = llvm.compile_quickly(launcher.launcher_text("f", SIGNATURE, host))
+    code = llvm.compile_quickly(launcher_text.launcher_text("f", SIGNATURE, host))
     run = launcher.Launcher("f", host, code)
     block = (ctypes.c_uint64 * (SIGNATURE.slots + 1))(1000, 1001)
     for slot, name in enumerate(SCALARS, 2):
@@ -191,6 +191,66 @@ def test_loops_and_arguments():
     assert code == 0
 
 
+ENCODE = ctypes.CFUNCTYPE(
+    ctypes.c_int32,
+    ctypes.c_uint64,
+    ctypes.c_uint32,
+    ctypes.c_uint32,
+    ctypes.c_uint64,
+    ctypes.POINTER(ctypes.c_uint64),
+    ctypes.POINTER(ctypes.c_uint64),
+    ctypes.POINTER(ctypes.c_uint32),
+    ctypes.POINTER(ctypes.c_uint32),
+    *(ctypes.c_uint32,) * 4,
+)
+
+
+def test_tensor_maps_are_encoded_before_their_launch():
+    told = {"dtype": "bf16", "rows": "n", "columns": ["mul", "n", 8]}
+    told |= {"box": [64, 32], "swizzle": 64}
+    launch = {
+        "name": "f",
+        "grid": [1, 1, 1],
+        "block": [32, 1, 1],
+        "args": [["tensor_map", 1, told], ["param", 1], ["scalar", "n", "i64"]],
+    }
+    host = {"launches": [launch], "program": [["launch", 0]], "scalars": SCALARS}
+    encoded, given = [], []
+
+    @ENCODE
+    def encode(place, *rest):
+        dtype, rank, address, dims, pitches, box, strides, *modes = rest
+        encoded.append((dtype, rank, address, dims[:2], pitches[0], box[:2]))
+        assert (strides[:2], modes, place % 64) == ([1, 1], [0, 2, 2, 0], 0)
+        ctypes.memset(place, 0x5A, 128)
+        return 1 if fails else 0
+
+    @START
+    def start(*rest):
+        given.append(ctypes.string_at(rest[9][0], 128))
+        return 0
+
+    code = llvm.compile_quickly(launcher_text.launcher_text("f", SIGNATURE, host))
+    run = launcher.Launcher("f", host, code)
+    assert run.has_maps
+    block = (ctypes.c_uint64 * 9)(1000, 1008, 37)
+    kernels = (ctypes.c_uint64 * 1)(FIRST_KERNEL)
+    places = [ctypes.cast(f, ctypes.c_void_p).value for f in (start, encode)]
+    for fails in (False, True):
+        code = run(
+            ctypes.addressof(block),
+            [],
+            0,
+            ctypes.addressof(kernels),
+            places[0],
+            0,
+            places[1],
+        )
+        assert code == fails
+    assert encoded == [(9, 2, 1008, [37 * 8, 37], 37 * 16, [32, 64])] * 2
+    assert given == [b"\x5a" * 128]
+
+
 def test_the_first_failure_ends_it():
     calls, _, code = started(several(), NUMBERS, [0, 719])
     assert (len(calls), code) == (2, 719)
@@ -201,7 +261,7 @@ def test_a_grid_is_never_cut(grid):
     host = several()
     host["launches"][1]["grid"] = grid
     calls, _, code = started(host, NUMBERS)
-    assert code == launcher.TOO_LARGE
+    assert code == launcher_text.TOO_LARGE
     assert len(calls) == 1
 
 
