@@ -25,6 +25,7 @@ _STEPS: Final = 4  # loads that one thread has under way
 _PARTS: Final = (64, 128, 256, 512, 1024, 2048)  # rows of a part
 _PART_THREADS: Final = (128, 256, 512)
 _PART_STEPS: Final = (2, 4, 8, 16)
+_ACROSS: Final = ("launches", "atomics")
 _MANY: Final = 1 << 15  # threads that keep a device busy
 
 
@@ -79,10 +80,15 @@ def whole(s: Schedule, knobs: Knobs, stage: Stage) -> None:
     if total is not None and total <= length:
         along(s, loop, _alone(total))
         return
+    how = RowThreads(length, threads, 1, lanes)
+    known = total is not None and _is_exact(stage)
+    if known and knobs.choice("across_blocks", _ACROSS) == "atomics":
+        _added_up(s, stage, loop, how)
+        return
     parts, _ = s.split(loop, [None, length])
     name, _ = s.rfactor(stage.name, parts)
     outer, inner = s.loops(name)[-2:]
-    along(s, inner, RowThreads(length, threads, 1, lanes))
+    along(s, inner, how)
     s.bind(outer, "block.x")
     last = s.loops(stage.name)[-1]
     along(s, last, _alone(extent(s, last)))
@@ -92,6 +98,29 @@ def _lies_along(stage: Stage, loop: For) -> bool:
     """Whether the largest operand lies along a loop, and along no other one."""
     plain = {load.indices[-1] for load in stage.loads if load.indices}
     return contiguous_loop(stage) is loop and stage.axis(loop) in plain
+
+
+def _is_exact(stage: Stage) -> bool:
+    """Whether the order in which a result is folded never shows in it."""
+    return not stage.output.dtype.is_float and len(stage.outputs) == 1
+
+
+def _added_up(s: Schedule, stage: Stage, loop: str, how: RowThreads) -> None:
+    """Each thread folds its own numbers, and then adds that to the result."""
+    parts, inner = s.split(loop, [None, how.length])
+    rest, lane = s.split(inner, [None, how.lanes])
+    step, thread = s.split(rest, [None, how.threads])
+    s.reorder(parts, thread, step, lane)
+    total, _ = s.cache_write(
+        stage.name, stage.output.name, "register", thread, accumulate=True
+    )
+    s.decompose_reduction(total, s.loops(total)[0])
+    s.atomic(total)
+    s.bind(parts, "block.x")
+    s.bind(thread, "thread.x")
+    s.unroll(step)
+    if how.lanes > 1:
+        s.vectorize(lane)
 
 
 def _alone(total: int | None) -> RowThreads:

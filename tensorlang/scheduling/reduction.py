@@ -174,7 +174,7 @@ def decompose_reduction(func: Function, block: str, loop: str) -> tuple[Function
     starts_before(path, depth)
     sole_writer(path, depth, writes(old))
     guarded_by_ends(path)
-    need_loops_only(path[depth:])
+    _need_what_stays(path[depth:], writes(old))
     taken = names(func)
     name = fresh(f"{block}_init", taken)
     made = dataclasses.replace(spatial_part(path), name=name, body=_start(old, updates))
@@ -196,6 +196,20 @@ def need_loops_only(below: Path) -> None:
                 f"block {block!r} stands under more than loops there (a condition, a "
                 "let or an allocation); choose a loop further in"
             )
+
+
+def _need_what_stays(below: Path, state: frozenset[Buffer]) -> None:
+    """Raises a `ScheduleError` where the init would need what is inside of the loop.
+
+    Memory of the loop's own is nothing to it, unless the state is in there.
+    """
+    for parent in below[:-1]:
+        kept = isinstance(parent, Seq) and not any(
+            isinstance(stmt, Let) or (isinstance(stmt, Alloc) and stmt.buffer in state)
+            for stmt in parent.stmts
+        )
+        if not kept and not isinstance(parent, For):
+            need_loops_only(below)
 
 
 def _start(block: Block, updates: Sequence[Reduce]) -> Stmt:

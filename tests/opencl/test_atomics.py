@@ -7,6 +7,9 @@ import pytest
 from tensorlang import build
 from tensorlang.ir import run
 from tensorlang.ir.parser import parse
+from tensorlang.schedules.generic import stage_named
+from tensorlang.schedules.simt.reductions import whole
+from tensorlang.scheduling import Knobs, Schedule
 
 # of each operation: what a block folds in its own memory, then of all blocks
 HEAD = """
@@ -106,3 +109,20 @@ def f(x: f32[64, 4], y: Out[f32[64]]):
     x, y = np.ones((64, 4), "f4"), np.zeros(64, "f4")
     kernel.launch(x, y)
     assert (y == 4).all()
+
+
+def test_a_total_of_integers_by_atomic_updates(gpu_like):
+    func = parse("""
+def total(x: i32[40000], y: Out[i32[1]]):
+    for i in range(1):
+        for k in range(40000):
+            with block("y", vi=spatial(1, i), vk=reduction(40000, k)):
+                reduce(sum, y[vi], x[vk])
+""")
+    s = Schedule(func, gpu_like)
+    whole(s, Knobs(pinned={"across_blocks": "atomics"}), stage_named(s, "y"))
+    kernel = build(s.function, gpu_like, store=False)
+    assert "atomic_add" in kernel.source
+    x, y = np.arange(40000, dtype="i4") % 1000, np.zeros(1, "i4")
+    kernel.launch(x, y)
+    assert y[0] == x.sum()

@@ -154,6 +154,9 @@ def fold_of(outermost: For) -> Fold | None:
 
 
 def _folded(block: Block) -> list[Axis]:
+    """The axes along which a block folds; atomic updates fold by themselves."""
+    if not any(isinstance(n, Reduce) for n in walk(block.body)):
+        return []
     return [axis for axis in block.axes if axis.kind == "reduction"]
 
 
