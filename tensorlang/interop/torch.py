@@ -2,7 +2,7 @@
 
 from tensorlang.interop import torch as ours
 
-y = ours.gelu(ours.dense(x, w, b))       # tensors of the CPU; y.sum().backward()
+y = ours.gelu(ours.dense(x, w, b))       # of the CPU or a GPU; y.sum().backward()
 y = ours.dropout(y, 0.5, key=key)        # a key of tensorlang.ops.random: used once
 
 Each is also `torch.ops.tensorlang.dense` and so on.
@@ -26,10 +26,15 @@ except ImportError:
 
 
 def _array(tensor: Any) -> Any:
-    return None if tensor is None else tensor.detach().contiguous().numpy()
+    if tensor is None:
+        return None
+    held = tensor.detach().contiguous()
+    return held if held.is_cuda else held.numpy()
 
 
 def _tensor(array: Any) -> Any:
+    if isinstance(array, torch.Tensor):  # of a GPU
+        return array
     return torch.from_numpy(np.ascontiguousarray(array))
 
 
