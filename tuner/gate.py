@@ -86,7 +86,7 @@ class Gate:
         if isinstance(self._op, TensorOperator):
             self._vouched_small()
             names = self._op.names(self._workload)
-            return [self._compiled(each) for each in batches(self._workload, names)]
+            return [self.compiled(each) for each in batches(self._workload, names)]
         return list(self._judged())
 
     def _judged(self) -> Iterator[Case]:
@@ -109,7 +109,7 @@ class Gate:
         if not isinstance(self._op, TensorOperator):
             for case in self.small[:1]:
                 self._vouched(case)
-        return self._compiled(self._workload)
+        return self.compiled(self._workload)
 
     def _case(self, workload: Workload) -> tuple[Function, list[Array], list[Any]]:
         """The reference, wide unless it must match to the bit, and its arguments."""
@@ -124,7 +124,11 @@ class Gate:
         run(func, *results, **dict(zip(names, scalars, strict=True)))
         return self._finished(workload, func, arrays, scalars, results)
 
-    def _compiled(self, workload: Workload) -> Case:
+    def compiled(self, workload: Workload) -> Case:
+        """A workload with what its plain loop nest gives, compiled for this CPU.
+
+        In float64, unless the operator must match to the bit.
+        """
         func, arrays, scalars = self._case(workload)
         results = _fitting(arrays, func)
         build(func, targets.host()).launch(*results, *scalars)
@@ -132,7 +136,7 @@ class Gate:
 
     def _vouched(self, known: Case) -> None:
         """The plain loop nest, compiled, is what the interpreter says."""
-        plain = self._compiled(known.workload)
+        plain = self.compiled(known.workload)
         try:
             for got, expected in zip(plain.expected, known.expected, strict=True):
                 self._error("the reference", got, expected, exact=known.exact)
