@@ -96,14 +96,23 @@ def preferred(op: Operator, workload: Workload, target: Target) -> str:
 
     What an operator prefers is known of processors; on other devices it is the
     definition itself, unless the other one has a schedule of its own there, or another
-    one is made for what the device has.
+    one is made for such devices, or for what this one has.
     """
     name = op.prefers(workload)
     if target.model == "cpu" or schedules_of(op, name, target):
         return name
-    made_for = (a for a in op.algorithms.values() if a.feature)
+    made_for = (
+        a
+        for a in op.algorithms.values()
+        if a.feature or _only_there(op, a.name, target)
+    )
     suiting = (a.name for a in made_for if a.suits(workload, target.features))
     return next(suiting, DIRECT)
+
+
+def _only_there(op: Operator, name: str, target: Target) -> bool:
+    """Whether an algorithm has a schedule of its own on a kind of machine."""
+    return name != DIRECT and bool(schedules_of(op, name, target))
 
 
 def replayed(

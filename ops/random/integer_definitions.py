@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 from tensorlang.ir import frontend, function
 from tensorlang.ir.dtypes import DType, as_dtype, f32, i32, i64, u32
@@ -33,7 +33,8 @@ from tensorlang.ops.random.nests import Nest, statements
 from tensorlang.workload import Workload
 
 _DIGITS: Final = 8  # bits sorted by in one pass of the radix sort
-_BINS: Final = 1 << _DIGITS
+BINS: Final = 1 << _DIGITS
+_Pass: TypeAlias = Callable[[tuple[Buffer, Buffer], tuple[Buffer, Buffer], int], Stmt]
 _NUMBERS: Final = ("base", "span", "multiplier", "reciprocal", "first", "then")
 
 
@@ -120,6 +121,25 @@ def permutation(workload: Workload) -> Function:
     Each round splits the key, draws 32 bits an element from the second child and sorts
     by them, stably, as JAX does. The sort is by radix, least digit first.
     """
+    counts = Buffer("counts", i64, (as_expr(BINS),))
+    return permuted(
+        workload,
+        lambda here, there, shift: _radix_pass(here, there, counts, shift),
+        (counts,),
+    )
+
+
+def permuted(
+    workload: Workload, sorted_by: _Pass, scratch: tuple[Buffer, ...] = ()
+) -> Function:
+    """The function of `permutation`, with passes that sort by a digit.
+
+    Args:
+        workload: What is permuted.
+        sorted_by: The statements of a pass: from keys and values, to others, by the
+            digit at a shift.
+        scratch: What all passes use.
+    """
     draw = Draw(impl(str(workload.named["impl"])), "jax", batch=False, carries=False)
     index = as_dtype(workload.dtypes[0])
     key, out = draw.key(), Buffer("out", index, (N,))
@@ -127,7 +147,6 @@ def permutation(workload: Workload) -> Function:
     children = Buffer("children", draw.word, (as_expr(2), key.shape[-1]))
     sort_keys, keys_after = (Buffer(name, u32, (N,)) for name in ("bits", "bits_after"))
     after = Buffer("after", index, (N,))
-    counts = Buffer("counts", i64, (as_expr(_BINS),))
     zero = Const(0, draw.word)
 
     def drawn(at: Expr, rows: tuple[Expr, ...]) -> Sequence[Expr]:
@@ -138,7 +157,7 @@ def permutation(workload: Workload) -> Function:
     passes = []
     here, there = (sort_keys, out), (keys_after, after)
     for shift in range(0, 32, _DIGITS):
-        passes.append(_radix_pass(here, there, counts, shift))
+        passes.append(sorted_by(here, there, shift))
         here, there = there, here
     k = Var("k", i64)
     width = key.shape[-1]
@@ -150,7 +169,7 @@ def permutation(workload: Workload) -> Function:
     )
     copy, i = Var("c", i64), Var("i", i64)
     body = seq(
-        [Alloc(b) for b in (state, children, sort_keys, keys_after, after, counts)],
+        [Alloc(b) for b in (state, children, sort_keys, keys_after, after, *scratch)],
         For(copy, width, "serial", Store(state, (copy,), key[copy])),
         For(i, N, "serial", Store(out, (i,), i.cast(index))),
         For(Var("round", i64), Var("rounds", i64), "serial", round_),
@@ -178,17 +197,17 @@ def _radix_pass(
     there_keys, there_values = there
 
     def digit(at: Var) -> Expr:
-        return ((here_keys[at] >> shift) & (_BINS - 1)).cast(i64)
+        return ((here_keys[at] >> shift) & (BINS - 1)).cast(i64)
 
     count = counts[digit(e)]
     return seq(
         Alloc(total),
-        For(z, as_expr(_BINS), "serial", Store(counts, (z,), as_expr(0))),
+        For(z, as_expr(BINS), "serial", Store(counts, (z,), as_expr(0))),
         For(e, N, "serial", Store(counts, count.indices, count + 1)),
         Store(total, (as_expr(0),), as_expr(0)),
         For(
             b,
-            as_expr(_BINS),
+            as_expr(BINS),
             "serial",
             seq(
                 Let(held, counts[b]),

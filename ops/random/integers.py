@@ -9,7 +9,7 @@ import numpy as np
 
 from tensorlang.errors import ArgumentError, DTypeError, ShapeError
 from tensorlang.ops.dispatch import own
-from tensorlang.ops.operator import declared
+from tensorlang.ops.operator import Algorithm, declared, imported
 from tensorlang.ops.random.division import by
 from tensorlang.ops.random.draw import (
     FLOATS,
@@ -174,6 +174,11 @@ def permutation(
         order, shown = results.made(name, out, (int(x),), np.dtype(np.int32))
         return launch, (key.take("shuffled with"), order, _rounds(len(order))), shown
     return _shuffled(name, key, x, axis, target, out)
+
+
+permutation.algorithms["blocks"] = Algorithm(
+    "blocks", imported("tensorlang.ops.random.block_sort:permutation")
+)
 
 
 def _shuffled(  # noqa: PLR0917 - as permutation

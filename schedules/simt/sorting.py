@@ -16,9 +16,11 @@ from typing import Final
 
 from tensorlang.ir.visit import blocks
 from tensorlang.schedules.simt.generic import generic
+from tensorlang.schedules.simt.grid import THREADS
 from tensorlang.scheduling import Knobs, Schedule, schedule
 
 _BINS: Final = 256
+_WARP: Final = 32
 
 
 @schedule("sorting", model="simt")
@@ -43,3 +45,27 @@ def _shared(s: Schedule, loop: str) -> None:
     step, thread = s.split(loop, [None, _BINS])
     s.reorder(thread, step)
     s.bind(thread, "thread.x")
+
+
+@schedule("sort", algorithm="blocks", model="simt")
+def permutation(s: Schedule, knobs: Knobs) -> None:
+    """Blocks of elements to blocks of threads, the values of a digit to threads."""
+    threads = knobs.choice("threads", THREADS, default=256)
+    for loop in ("bits/i", "i"):  # random words, and the numbers before all rounds
+        _each(s, loop, threads)
+    for name in [block.name for block in blocks(s.function)]:
+        around = [f"{name}/{loop}" for loop in s.loops(name)]
+        if name.startswith(("count", "move")):
+            s.bind(around[-3], "block.x")
+            s.bind(around[-2], "thread.x")
+        elif name.startswith("clear"):
+            _each(s, around[-1], _BINS)
+        elif name.startswith("starts"):
+            _each(s, around[-2], _WARP)
+
+
+def _each(s: Schedule, loop: str, threads: int) -> None:
+    """One iteration to a thread."""
+    outer, inner = s.split(loop, [None, threads])
+    s.bind(outer, "block.x")
+    s.bind(inner, "thread.x")

@@ -8,7 +8,8 @@ from tensorlang.ir.interpreter import run
 from tensorlang.ir.nodes import For
 from tensorlang.ir.visit import walk
 from tensorlang.ops import find
-from tensorlang.ops.building import default
+from tensorlang.ops.building import default, preferred
+from tensorlang.ops.random import block_sort
 from tensorlang.targets import get
 
 GPU = get("cuda:sm_80")
@@ -51,3 +52,21 @@ def test_rows_are_added_up_in_order(count):
         expected[row] += line
     np.testing.assert_array_equal(total, expected)
     assert threads(func) > 1
+
+
+def test_a_permutation_is_sorted_in_blocks_to_the_same_order(monkeypatch):
+    monkeypatch.setattr(block_sort, "BLOCK", 32)
+    op = find("random.permutation")
+    func = default(op, op.default, GPU, {})[0].function
+    key, numbers = np.array([1, 2], "u4"), {"rounds": 1, "n": 70}
+    wanted, got = np.zeros(70, "i4"), np.zeros(70, "i4")
+    run(op.function(op.default), key, wanted, **numbers)
+    run(lower(func, GPU), key, got, **numbers)
+    np.testing.assert_array_equal(got, wanted)
+    assert sorted(got) == list(range(70))
+
+
+def test_what_is_made_for_devices_is_not_for_processors():
+    op = find("random.permutation")
+    assert preferred(op, op.default, GPU) == "blocks"
+    assert preferred(op, op.default, get("llvm")) == "direct"
