@@ -151,10 +151,13 @@ class Device:
     def __init__(self, index: int) -> None:
         self.index: Final = index
         try:
-            self._held = devices.cuda_handle(index).retain_primary_context()
+            held = devices.cuda_handle(index).retain_primary_context()
         except Exception as error:
             raise _refused(error, index) from error
-        self.context: Final = int(self._held.handle)
+        # for good: at the end of the process PyCUDA would detach it, not release it,
+        # with a warning, and perhaps before the last array is given back
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(held))
+        self.context: Final = int(held.handle)
         self.lock: Final = threading.RLock()
 
     @contextmanager
@@ -173,9 +176,12 @@ class Device:
                 call("cuCtxPopCurrent_v2", ctypes.byref(held))
 
     def owner_of(self, address: int) -> int:
-        """The handle of the context in which an address was allocated."""
+        """The handle of the context in which an address was allocated.
+
+        It is 0 where there is none: memory from pools is of the device.
+        """
         context = ctypes.c_void_p()
-        with self.current():
+        with self.current(), suppress(DeviceError):
             call("cuPointerGetAttribute", ctypes.byref(context), 1, address)
         return context.value or 0
 
