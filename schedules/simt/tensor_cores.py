@@ -53,6 +53,12 @@ class Form:
     step: int
     chunk: int
 
+    def instruction(self, pair: tuple[Operand, Operand], *, swapped: bool) -> str:
+        """The name of what multiplies rows and columns that lie so."""
+        turned = [f"_{side}t" for side, o in zip("ab", pair, strict=True) if o.turned]
+        order = "_swapped" if swapped else ""
+        return f"mma_m16n16k{self.step}_{self.kind}{''.join(turned)}{order}"
+
 
 _FORMS: Final = {
     "bf16": Form("bf16", 16, 8),
@@ -121,6 +127,8 @@ def operands(stage: Stage) -> tuple[Operand, Operand]:
         raise ScheduleError("f32 is rounded to tf32 by a definition that says so only")
     k = stage.axis(folded[0])
     found = []
+    if _swapped(stage):
+        loads = loads[::-1]
     for load, loop in zip(loads, axes, strict=True):
         own = stage.axis(loop), k
         if load.indices not in (own, own[::-1]):
@@ -128,6 +136,12 @@ def operands(stage: Stage) -> tuple[Operand, Operand]:
         _copied_wide(load, stage)
         found.append(Operand(load.buffer, load.indices == own[::-1]))
     return found[0], found[1]
+
+
+def _swapped(stage: Stage) -> bool:
+    """Whether the operand of the columns is the first factor."""
+    axes = tile_axes(stage)
+    return axes is not None and stage.axis(axes[0]) not in stage.loads[0].indices
 
 
 def _copied_wide(load: Load, stage: Stage) -> None:
@@ -154,16 +168,17 @@ def _tile(knobs: Knobs, stage: Stage, form: Form, *, long: bool) -> Tile:
     depth = _largest(extent_of(folded), usual)
     rows, columns = (_largest(extent_of(x), _BLOCKS[:3]) for x in (row, column))
     few = columns <= 64 or not long
+    again = f"_{stage.name}" if "block_rows" in knobs.values else ""  # a second product
     return Tile(
-        knobs.choice("block_rows", _BLOCKS, default=rows),
-        knobs.choice("block_columns", _BLOCKS, default=columns),
-        knobs.choice("depth", _DEPTHS, default=depth),
+        knobs.choice(f"block_rows{again}", _BLOCKS, default=rows),
+        knobs.choice(f"block_columns{again}", _BLOCKS, default=columns),
+        knobs.choice(f"depth{again}", _DEPTHS, default=depth),
         (
-            knobs.choice("warp_rows", _WARPS, default=2),
-            knobs.choice("warp_columns", _WARPS, default=2 if few else 4),
+            knobs.choice(f"warp_rows{again}", _WARPS, default=2),
+            knobs.choice(f"warp_columns{again}", _WARPS, default=2 if few else 4),
         ),
-        knobs.choice("stages", _STAGES, default=3),
-        knobs.flag("swizzle", default=True),
+        knobs.choice(f"stages{again}", _STAGES, default=3),
+        knobs.flag(f"swizzle{again}", default=True),
     )
 
 
@@ -226,7 +241,7 @@ def _schedule(
     threads, own = lanes.order(i, j)
     s.reorder(i0, j0, k0, *threads, k1, *own, k2)
     write, sums = s.cache_write(block, result, "shared", at=j0)
-    _epilogues(s, write)
+    _epilogues(s, result, write)
     init = s.decompose_reduction(block, k0)
     for operand, size in zip(pair, (tile.rows, tile.columns), strict=True):
         made = _staged(s, block, operand, copies, k0)
@@ -236,8 +251,7 @@ def _schedule(
     lanes.share(s, write)
     over_threads(s, threads, [k1, *own[:2]])
     s.transform_layout(sums, fragment_layout(lanes))
-    turned = [f"_{side}t" for side, o in zip("ab", pair, strict=True) if o.turned]
-    s.tensorize(own[2], f"mma_m16n16k{form.step}_{form.kind}{''.join(turned)}")
+    s.tensorize(own[2], form.instruction(pair, swapped=_swapped(stage)))
     s.bind(i0, "block.y")
     s.bind(j0, "block.x")
     stages = min(tile.stages, extent(s, k0) or tile.stages)
@@ -297,11 +311,12 @@ def _layout(operand: Operand, length: int, tile: Tile, form: Form) -> str:
     return swizzled(length, form.chunk, pairs=operand.turned and form.kind == "tf32")
 
 
-def _epilogues(s: Schedule, write: str) -> None:
+def _epilogues(s: Schedule, result: str, write: str) -> None:
     """What follows the product, on each sum as soon as it is complete."""
     for name in stage_names(s):
         found = stage_named(s, name)
-        if found is not None and name != write and reads(found.block.body):
+        read = set() if found is None else {b.name for b in reads(found.block.body)}
+        if name != write and result in read:
             tried(s, _fold_in, s, name)
 
 

@@ -230,18 +230,20 @@ def _of_a_warp(func: Function, target: str, name: str) -> Function:
     places: dict[Buffer, Place] = {}
     pairs = zip(_accesses(wanted.block), _accesses(nest.block), strict=True)
     for (own, indices), (buffer, found) in pairs:
-        _of_two_dimensions(nest.block, buffer)
-        for index, given in zip(found, indices, strict=True):
+        _a_matrix(nest.block, buffer)
+        first = (Const(0, i64),) * (buffer.ndim - len(indices))
+        for index, given in zip(found, (*first, *indices), strict=True):
             same_places(meaning, tile, index, given)
         places[own] = Place(buffer, found)
     return replace(path, together(entry, tile, places, names(func)))
 
 
-def _of_two_dimensions(block: Block, buffer: Buffer) -> None:
-    if buffer.ndim != 2:
+def _a_matrix(block: Block, buffer: Buffer) -> None:
+    """Refuse what is no matrix, nor a row of them."""
+    if buffer.ndim < 2:
         raise ScheduleError(
-            f"block {block.name!r} goes to {buffer.name!r}, which has {buffer.ndim} "
-            "dimensions; an instruction of a warp is on matrices: cache_read a tile"
+            f"block {block.name!r} goes to {buffer.name!r}, which has one dimension; "
+            "an instruction of a warp is on matrices: cache_read a tile"
         )
 
 

@@ -3,11 +3,16 @@
 Both sides are IR functions of the same parameters, whose loop over the 32 lanes is
 bound to `thread.x`; a test runs both. In the meaning every lane folds its own elements
 of the tile from memory; in the implementation the lanes bring their operands together.
+
+    mma_m16n16k16_bf16          c[i, j] += a[i, k] * b[j, k], of rows along k
+    mma_m16n16k16_bf16_at       a[k, i] instead
+    mma_m16n16k16_bf16_ac       a[i, k], which lies in columns: neighbours along i
+    mma_m16n16k16_bf16_swapped  b[j, k] * a[i, k]
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
@@ -22,42 +27,138 @@ from tensorlang.scheduling.tensor_intrinsics import TensorIntrinsic
 # where the elements of a 16 by 16 result lie in lanes: two of a row side by side
 _ROW: Final = "p * 8 + lane // 4"
 _COLUMN: Final = "q * 8 + lane % 4 * 2 + e"
-# the rows that lanes load of an operand whose rows run along k, and along the other way
-_A: Final = {
-    "": "ldmatrix_x4(a[lane % 16, ramp(lane // 16 * 8, 1, 8)])",
-    "t": "ldmatrix_x4_trans(a[lane // 16 * 8 + lane % 8, "
-    "ramp(lane // 8 % 2 * 8, 1, 8)])",
+# of an operand of 16 by 16, the row and the step from which each lane loads 8 steps
+_ROWS: Final = {
+    "a": ("lane % 16", "lane // 16 * 8"),
+    "b": ("lane // 16 * 8 + lane % 8", "lane // 8 % 2 * 8"),
 }
-_B: Final = {
-    "": "ldmatrix_x4(b[lane // 16 * 8 + lane % 8, ramp(lane // 8 % 2 * 8, 1, 8)])",
-    "t": "ldmatrix_x4_trans(b[lane % 16, ramp(lane // 16 * 8, 1, 8)])",
+# and the same of 8 rows of one step
+_TURNED_ROWS: Final = {
+    "a": ("lane // 8 % 2 * 8", "lane // 16 * 8 + lane % 8"),
+    "b": ("lane // 16 * 8", "lane % 16"),
 }
 
 
-# what a product is of: narrow numbers made wide, or f32 rounded to tf32
-_WIDE: Final = "cast(f32, {})"
-_ROUNDED: Final = show(tf32(Var("@", f32))).replace("@", "{}")
+@dataclass(frozen=True, slots=True)
+class _Operand:
+    """`a` or `b`: of [row, step], of [step, row] (`t`), or in columns (`c`)."""
+
+    name: str
+    how: str
+
+    def at(self, row: str, step: str) -> str:
+        """The text of an element."""
+        indices = (step, row) if self.how == "t" else (row, step)
+        return f"{self.name}[{', '.join(indices)}]"
+
+    def fragment(self) -> str:
+        """The text of what a lane has of 16 by 16 numbers of 16 bits."""
+        row, step = (_TURNED_ROWS if self.how else _ROWS)[self.name]
+        if self.how:
+            return f"ldmatrix_x4_trans({self.at(f'ramp({row}, 1, 8)', step)})"
+        return f"ldmatrix_x4({self.at(row, f'ramp({step}, 1, 8)')})"
+
+    def shape(self, depth: int) -> str:
+        """The text of its shape."""
+        return f"{depth}, 16" if self.how == "t" else f"16, {depth}"
 
 
-def _meaning(head: str, a: str, b: str, depth: int, form: str) -> str:
-    """Each lane folds its 8 elements over k, from operands read as given."""
-    x, w = (form.format(load) for load in (a, b))
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """A kind of numbers: their type, the steps of an instruction, what is multiplied."""
+
+    dtype: str
+    depth: int
+    factor: str
+
+
+_FORMS: Final = {
+    "bf16": _Form("bf16", 16, "cast(f32, {})"),
+    "f16": _Form("f16", 16, "cast(f32, {})"),
+    "tf32": _Form("f32", 8, show(tf32(Var("@", f32))).replace("@", "{}")),
+}
+_WAYS: Final = tuple(
+    f"{a}{b}{swapped}"
+    for a in ("", "_at", "_ac")
+    for b in ("", "_bt", "_bc")
+    for swapped in ("", "_swapped")
+)
+_NAMES: Final = {
+    f"mma_m16n16k{form.depth}_{kind}{way}": (kind, way)
+    for kind, form in _FORMS.items()
+    for way in _WAYS
+    if kind != "tf32" or "c" not in way.replace("swapped", "")
+}
+WARP_NAMES: Final = tuple(_NAMES)
+
+
+@cache
+def warp_intrinsic(name: str) -> TensorIntrinsic:
+    """The instruction of a warp of this name.
+
+    Raises:
+        ScheduleError: there is none.
+    """
+    if name not in _NAMES:
+        raise ScheduleError(
+            f"{name!r} is no instruction of a warp; these: {', '.join(WARP_NAMES)}"
+        )
+    kind, way = _NAMES[name]
+    form, parts = _FORMS[kind], way.split("_")
+    pair = [
+        _Operand(side, next((p[1] for p in parts if p in (f"{side}t", f"{side}c")), ""))
+        for side in "ab"
+    ]
+    a, b = pair
+    given = [f"{o.name}: {form.dtype}[{o.shape(form.depth)}]" for o in pair]
+    head = f"def {name}(c: InOut[f32[16, 16]], {', '.join(given)}):"
+    meaning = _meaning(head, pair[::-1] if "swapped" in parts else pair, form)
+    loads = _rounded(a, b) if kind == "tf32" else _halves(a, b, form.dtype)
+    call = f"mma_m16n8k{form.depth}_{kind}(wa, wb{{q}}, {{old}})"
+    how = f'{head}\n    for lane in bound(32, "thread.x"):\n{loads}{_sums(call)}'
+    return TensorIntrinsic(name, parse(meaning), parse(how), ("mma", "ldmatrix"))
+
+
+def _meaning(head: str, factors: list[_Operand], form: _Form) -> str:
+    """Each lane folds its 8 elements over k."""
+    rows = {"a": "vi", "b": "vj"}
+    product = " * ".join(form.factor.format(o.at(rows[o.name], "vk")) for o in factors)
     return f"""{head}
     for lane in bound(32, "thread.x"):
         for p in range(2):
             for q in range(2):
                 for e in range(2):
-                    for k in range({depth}):
+                    for k in range({form.depth}):
                         with block(
                             "mma",
                             vi=spatial(16, {_ROW}),
                             vj=spatial(16, {_COLUMN}),
-                            vk=reduction({depth}, k),
+                            vk=reduction({form.depth}, k),
                         ):
                             with init():
                                 pass
-                            reduce(sum, c[vi, vj], {x} * {w})
+                            reduce(sum, c[vi, vj], {product})
 """
+
+
+def _halves(a: _Operand, b: _Operand, dtype: str) -> str:
+    """The fragments of numbers of 16 bits."""
+    return f"""        wa: {dtype}x8 = {a.fragment()}
+        wb: {dtype}x8 = {b.fragment()}
+        wb0: {dtype}x4 = shuffle((wb,), (0, 1, 2, 3))
+        wb1: {dtype}x4 = shuffle((wb,), (4, 5, 6, 7))
+"""
+
+
+def _rounded(a: _Operand, b: _Operand) -> str:
+    """The fragments of f32, number by number: the instruction rounds them itself."""
+    row, step = "lane // 4 + {}", "lane % 4 + {}"
+    own = [a.at(row.format(n % 2 * 8), step.format(n // 2 * 4)) for n in range(4)]
+    text = f"        wa: f32x4 = shuffle(({', '.join(own)}), (0, 1, 2, 3))\n"
+    for q in range(2):
+        own = [b.at(row.format(q * 8), step.format(n * 4)) for n in range(2)]
+        text += f"        wb{q}: f32x2 = shuffle(({', '.join(own)}), (0, 1))\n"
+    return text
 
 
 def _sums(call: str) -> str:
@@ -75,74 +176,3 @@ def _sums(call: str) -> str:
         for n, place in enumerate(places):
             text += f"        {place} = extract(d{q}, {n})\n"
     return text
-
-
-def _halves(name: str) -> TensorIntrinsic:
-    """`mma_m16n16k16_bf16_at_bt`: at stands for a[k, i], bt for b[k, j]."""
-    _, _, dtype, *turned = name.split("_")
-    a_turned, b_turned = "at" in turned, "bt" in turned
-    head = f"def {name}(c: InOut[f32[16, 16]], a: {dtype}[16, 16], b: {dtype}[16, 16]):"
-    a = "a[vk, vi]" if a_turned else "a[vi, vk]"
-    b = "b[vk, vj]" if b_turned else "b[vj, vk]"
-    meaning = _meaning(head, a, b, 16, _WIDE)
-    call = f"mma_m16n8k16_{dtype}(wa, wb{{q}}, {{old}})"
-    how = f"""{head}
-    for lane in bound(32, "thread.x"):
-        wa: {dtype}x8 = {_A["t" if a_turned else ""]}
-        wb: {dtype}x8 = {_B["t" if b_turned else ""]}
-        wb0: {dtype}x4 = shuffle((wb,), (0, 1, 2, 3))
-        wb1: {dtype}x4 = shuffle((wb,), (4, 5, 6, 7))
-{_sums(call)}"""
-    return TensorIntrinsic(name, parse(meaning), parse(how), ("mma", "ldmatrix"))
-
-
-def _single(name: str) -> TensorIntrinsic:
-    """`mma_m16n16k8_tf32`: as `_halves`, of f32 that is rounded to tf32."""
-    _, _, _, *turned = name.split("_")
-    head = f"def {name}(c: InOut[f32[16, 16]], a: f32[{{}}], b: f32[{{}}]):"
-    a_turned, b_turned = "at" in turned, "bt" in turned
-    head = head.format(
-        "8, 16" if a_turned else "16, 8", "8, 16" if b_turned else "16, 8"
-    )
-
-    def a(i: str, k: str) -> str:
-        return f"a[{k}, {i}]" if a_turned else f"a[{i}, {k}]"
-
-    def b(j: str, k: str) -> str:
-        return f"b[{k}, {j}]" if b_turned else f"b[{j}, {k}]"
-
-    meaning = _meaning(head, a("vi", "vk"), b("vj", "vk"), 8, _ROUNDED)
-    rows = [a(f"lane // 4 + {n % 2 * 8}", f"lane % 4 + {n // 2 * 4}") for n in range(4)]
-    columns = [
-        [b(f"lane // 4 + {q * 8}", f"lane % 4 + {n * 4}") for n in range(2)]
-        for q in range(2)
-    ]
-    call = "mma_m16n8k8_tf32(wa, wb{q}, {old})"
-    how = f"""{head}
-    for lane in bound(32, "thread.x"):
-        wa: f32x4 = shuffle(({", ".join(rows)}), (0, 1, 2, 3))
-        wb0: f32x2 = shuffle(({", ".join(columns[0])}), (0, 1))
-        wb1: f32x2 = shuffle(({", ".join(columns[1])}), (0, 1))
-{_sums(call)}"""
-    return TensorIntrinsic(name, parse(meaning), parse(how), ("mma",))
-
-
-_TURNED: Final = ("", "_at", "_bt", "_at_bt")
-_MAKERS: Final[dict[str, Callable[[str], TensorIntrinsic]]] = {
-    **{f"mma_m16n16k16_{t}{end}": _halves for t in ("bf16", "f16") for end in _TURNED},
-    **{f"mma_m16n16k8_tf32{end}": _single for end in _TURNED},
-}
-WARP_NAMES: Final = tuple(_MAKERS)
-
-
-@cache
-def warp_intrinsic(name: str) -> TensorIntrinsic:
-    """The instruction of a warp of this name.
-
-    Raises:
-        ScheduleError: there is none.
-    """
-    if name not in _MAKERS:
-        known = ", ".join(WARP_NAMES)
-        raise ScheduleError(f"{name!r} is no instruction of a warp; these: {known}")
-    return _MAKERS[name](name)

@@ -163,8 +163,10 @@ class Place:
     origin: tuple[Expr, ...]
 
     def at(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:
-        """The indices in the buffer of an element of the operand."""
-        return tuple(map(_plus, self.origin, indices))
+        """The indices in the buffer of an element of the operand: the last ones."""
+        first = len(self.origin) - len(indices)
+        moved = map(_plus, self.origin[first:], indices)
+        return (*self.origin[:first], *moved)
 
 
 def _plus(base: Expr, index: Expr) -> Expr:

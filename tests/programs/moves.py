@@ -56,7 +56,6 @@ _OFTEN: Final = (
     "pad",
     "decompose_reduction",
     "reindex",
-    "cache_read",
     "transform_layout",
 )
 
@@ -67,11 +66,11 @@ def steps(draw: Draw, func: Function) -> Step | None:
     view = View(func)
     often = ["tensorize"] * 9 if block_moves.tiles(view) else []
     often += _MOVING if block_moves.producers(view) else ()
-    often += ["pipeline", *["double_buffer"] * 2] * 8 if block_moves.staging(view) else []
+    often += ["pipeline", "double_buffer"] * 16 if block_moves.staging(view) else []
     often += ["merge"] * 4 if loop_moves.neighbours(view) else []
     often += ["atomic"] * 9 if block_moves.decomposed(view) else []
     often += ["store_at"] * 9 if block_moves.parts(view) else []
-    often += ["store_in"] * 9 if block_moves.held_in_results(view) else []
+    often += ["store_in"] * 14 if block_moves.held_in_results(view) else []
     name = draw(st.sampled_from([*MOVES, *_OFTEN, *often]))
     made = MOVES[name](draw, view)
     if made is None or isinstance(made, Step):

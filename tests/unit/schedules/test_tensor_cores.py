@@ -128,11 +128,23 @@ def test_bias_gelu_and_dropout_are_done_on_the_fragments():
     np.testing.assert_allclose(y[y != 0], 2 * kept[y != 0], rtol=2**-7)
 
 
-def test_the_product_is_one_launch_whose_sums_are_registers(golden):
+def test_the_steps_of_a_schedule(golden):
+    op = find("nn.dense")
+    workload = op.workload((256, 1024), (1024, 1024), (1024,), dtypes="bf16")
+    golden(str(schedule(op, workload, GPU, "direct", Knobs()).trace))
+
+
+def test_sums_are_registers_and_instructions_have_their_names():
     func = dense(((64, 96), (32, 96)), knobs={"block_rows": 32, "block_columns": 32})
+    assert len(launches(func)) == 1
     scopes = {b.name: b.scope for b in allocations(func)}
     assert scopes["products_shared"] == "register"
-    golden(render(func, GPU))
+    source = render(func, GPU)
+    assert "f32 products_shared[8];" in source
+    assert "= ldmatrix_x4_bf16(x_global_shared + " in source
+    assert "= mma_m16n8k16_bf16(wa, wb0, f32x4{products_shared[0], " in source
+    assert "copy_async_16(w_shared + " in source
+    assert "cp.async.wait_group 1;" in source
 
 
 def without(func, gone, number):
@@ -151,6 +163,24 @@ def without(func, gone, number):
 def is_wait(stmt):
     call = stmt.expr if isinstance(stmt, Evaluate) else None
     return isinstance(call, Call) and call.name == "wait_copies"
+
+
+@pytest.mark.parametrize("layout", ["oi", "io"])
+def test_gradients_take_their_operands_either_way(layout):
+    op, m, n, k = find("nn.dense_grad"), 70, 64, 32
+    shape = (n, k) if layout == "oi" else (k, n)
+    workload = op.workload((64, n), (64, k), shape, dtypes="bf16", layout=layout)
+    made = schedule(op, workload, GPU, "direct", Knobs())
+    assert str(made.trace).count("tensorize") == 2
+    func = lower(made.function, GPU)
+    generator = np.random.default_rng(0)
+    kind = func.buffers[0].dtype.numpy
+    dy, x, w = (generator.normal(size=s).astype(kind) for s in ((m, n), (m, k), shape))
+    dx, dw, db = (np.zeros(s, kind) for s in ((m, k), shape, (n,)))
+    run(func, *(array.reshape(-1) for array in (dy, x, w, dx, dw, db)), m=m)
+    close(dx.astype("f8"), product(dy, w, "io" if layout == "oi" else "oi"))
+    turned = dy.astype("f8").T @ x.astype("f8")
+    close(dw.astype("f8"), turned if layout == "oi" else turned.T)
 
 
 @pytest.mark.parametrize("layout", ["oi", "io"])
