@@ -177,15 +177,19 @@ class CudaKernel(DeviceKernel):
     def _bring_back(
         self, call: calling.Call, host: list[int], places: list[int], stream: int
     ) -> None:
-        """Copy what was written for the host there, and wait for it."""
+        """Copy what was written for the host there, and wait for it.
+
+        What was only read needs no waiting: it was taken before its copy returned.
+        """
+        written = False
         for n, address in zip(host, places, strict=True):
             array = call.arrays[n]
             if self.signature.buffers[n].written and array.nbytes:
-                target = array.ctypes.data
+                written, target = True, array.ctypes.data
                 cuda_driver.call(
                     "cuMemcpyDtoHAsync_v2", target, address, array.nbytes, stream
                 )
-        if host:
+        if written:
             cuda_driver.call("cuStreamSynchronize", stream)
 
     def _after(self, call: calling.Call, stream: int) -> None:

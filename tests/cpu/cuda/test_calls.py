@@ -75,7 +75,10 @@ def test_operators_go_where_the_arrays_are(driver, fake):
     np.testing.assert_array_equal(fake.fetched(nn.relu(there)), np.maximum(x, 0))
     np.testing.assert_array_equal(fake.fetched(math.add(there, x)), x + x)
     key = random.key(5)
+    waits = driver.counted("cuStreamSynchronize")
     y = nn.dropout(there, 0.5, key=key.clone())
+    loading = 1  # the module's, of its faults
+    assert driver.counted("cuStreamSynchronize") == waits + loading
     np.testing.assert_array_equal(fake.fetched(y), nn.dropout(x, 0.5, key=key))
     out = fake.Tensor(driver, np.zeros(40, np.uint32))
     random.bits(random.key(1), (40,), out=out)
