@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tensorlang import runtime, targets
 from tensorlang.cli import choosing, console, options
 from tensorlang.errors import ArgumentError, TargetError
-from tensorlang.tuner.comparison import PEERS, Side, checked, opposite, ours
+from tensorlang.ops.examples import arguments
+from tensorlang.tuner.comparison import PEERS, Call, Side, checked, opposite, ours
 from tensorlang.tuner.rounds import Timing, interleaved, paired_ratio
+from tensorlang.tuner.timers import timer_of
+
+if TYPE_CHECKING:
+    from tensorlang.ops import Operator
+    from tensorlang.runtime import Kernel
+    from tensorlang.workload import Workload
 
 app = typer.Typer(add_completion=False)
 
@@ -50,17 +57,33 @@ def bench(
     machine = machine if threads is None else machine.with_threads(threads)
     found = options.operator(op)
     workload = options.workload(found, shape, dtype, attr)
+    if machine.kind == "cuda" and names:
+        raise ArgumentError(
+            f"--vs {vs}: what others make of a GPU is measured by make bench-gpu"
+        )
     sides = [opposite(name, found, workload, machine.threads) for name in names]
     made = choosing.choose(found, workload, machine)
-    mine = ours(runtime.build(made.schedule, machine), found, workload)
-    kinds = {side.fresh for side in sides} or {False}
-    calls = {_OURS[fresh]: mine[fresh] for fresh in sorted(kinds)}
-    timings = interleaved(calls | {s.name: s.call for s in sides}, rounds=rounds)
+    kernel = runtime.build(made.schedule, machine)
+    if machine.kind == "cuda":
+        calls = {_OURS[False]: _on_gpu(kernel, found, workload)}
+        timings = timer_of(machine).against(calls, rounds)
+    else:
+        mine = ours(kernel, found, workload)
+        kinds = {side.fresh for side in sides} or {False}
+        calls = {_OURS[fresh]: mine[fresh] for fresh in sorted(kinds)}
+        timings = interleaved(calls | {s.name: s.call for s in sides}, rounds=rounds)
     console.say(f"{workload} on {machine}: {made.why}")
     rows = [_row(name, timings[name]) for name in calls]
     rows += [_row(s.name, timings[s.name], timings[_OURS[s.fresh]], s) for s in sides]
     head = ("", "time", "spread", "over ours", "95 % interval", "its result")
     console.table(head, rows)
+
+
+def _on_gpu(kernel: Kernel, op: Operator, workload: Workload) -> Call:
+    """A call of our kernel whose arrays lie on the GPU."""
+    arrays, scalars = arguments(op, workload)
+    held = timer_of(kernel.target).arguments([*arrays, *scalars])
+    return lambda: kernel.launch(*held)
 
 
 def _row(
