@@ -18,6 +18,7 @@ from tensorlang.graph.gradients import gradient_of
 from tensorlang.graph.leaves import Weight, constant
 from tensorlang.graph.linearity import check_keys
 from tensorlang.graph.network import Network
+from tensorlang.graph.parsing import parse
 from tensorlang.graph.passes import fold, inline, without_dead, without_doubles
 from tensorlang.graph.program import Graph, input, key, trace
 from tensorlang.graph.references import Ref, read, ref, write
@@ -58,6 +59,7 @@ __all__ = [
     "key",
     "let",
     "loop",
+    "parse",
     "read",
     "ref",
     "refs_of",

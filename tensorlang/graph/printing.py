@@ -1,31 +1,37 @@
 """The text of a program: a line a node, functions before what calls them.
 
+weight @0.weight: f32[2, 3]
+
 graph main(x: f32[batch, 3], key: key<threefry2x32>) -> f32[batch, 2] {
-  %0 = nn.dense(x, @w, activation="relu")  # f32[batch, 2]
+  %0 = nn.dense(x, @0.weight, activation="relu")  # f32[batch, 2]
   return %0
 }
+
+`tensorlang.graph.parse` reads it back, and says there what it does not hold.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+import json
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from tensorlang.graph.leaves import CONSTANTS, Weight
-from tensorlang.graph.values import Node, Value
+from tensorlang.graph.specs import names_in
+from tensorlang.graph.values import Node, Value, values_in
+from tensorlang.graph.words import RESERVED, constant, literal, plain, quoted, unique
 
 if TYPE_CHECKING:
     from tensorlang.graph.program import Graph
+    from tensorlang.graph.references import Ref
+
+_BETWEEN: Final = {"if": ("else",), "while": ("do",), "for_grad": ("back",)}
+_BETWEEN_BACK: Final = ("do", "back")
 
 
 def text(graph: Graph) -> str:
     """The text of a program and of the functions that it calls."""
-    names: dict[Value, str] = {}
-    parts = [
-        _function(f"function {inner.name}", inner, names) for inner in called(graph)
-    ]
-    return "\n\n".join([*parts, _function(f"graph {graph.name}", graph, names)])
+    return _Text(graph).whole()
 
 
 def called(graph: Graph) -> list[Graph]:
@@ -43,102 +49,188 @@ def called(graph: Graph) -> list[Graph]:
     return list(found.values())
 
 
-def _function(head: str, graph: Graph, names: dict[Value, str]) -> str:
-    taken: set[str] = set()
-    params = ", ".join(f"{_own(v, names, taken)}: {v.spec}" for v in graph.inputs)
-    results = ", ".join(str(value.spec) for value in graph.outputs)
-    shown = results if graph.single else f"({results})"
-    lines = [f"{head}({params}) -> {shown} {{", *_body(graph, names, 1, taken), "}"]
-    return "\n".join(lines)
-
-
-def _own(value: Value, names: dict[Value, str], taken: set[str]) -> str:
-    """A name for a value, other than those of its program."""
-    base, tries = value.name or "x", 1
-    name = base
-    while name in taken:
-        tries += 1
-        name = f"{base}_{tries}"
-    taken.add(name)
-    names[value] = name
-    return name
-
-
-def _body(
-    graph: Graph, names: dict[Value, str], depth: int, taken: set[str]
-) -> list[str]:
-    lines = []
+def programs(graph: Graph) -> Iterator[Graph]:
+    """A program, and all that are in it or called by it."""
+    yield graph
     for node in graph.nodes:
-        lines += _node(node, names, depth, taken)
-    held = ", ".join(shown(value, names) for value in graph.outputs)
-    lines.append(_indent(depth) + f"return {held if graph.single else f'({held})'}")
-    return lines
+        for inner in node.graphs:
+            yield from programs(inner)
 
 
-def _node(
-    node: Node, names: dict[Value, str], depth: int, taken: set[str]
-) -> list[str]:
-    for value in node.results:
-        if value.name:
-            _own(value, names, taken)
-        else:
-            names[value] = f"%{sum(n.startswith('%') for n in taken)}"
-            taken.add(names[value])
-    made = ", ".join(names[value] for value in node.results)
-    said = f"  # {', '.join(str(value.spec) for value in node.results)}"
-    head = f"{_indent(depth)}{made} = " if made else _indent(depth)
-    inner = () if node.id == "call" else node.graphs
-    line = f"{head}{_applied(node, names)}"
-    if not inner:
-        return [line + (said if made else "")]
-    lines = [f"{line} {{{said}"]
-    for n, graph in enumerate(inner):
-        if n:
-            lines.append(f"{_indent(depth)}}} {_BETWEEN.get(node.id, graph.name)} {{")
-        params = ", ".join(f"{_own(v, names, taken)}: {v.spec}" for v in graph.inputs)
-        if params:
-            lines.append(f"{_indent(depth + 1)}take ({params})")
-        lines += _body(graph, names, depth + 1, taken)
-    return [*lines, f"{_indent(depth)}}}"]
+def _captures(graph: Graph) -> bool:
+    """Whether a function takes values from where it is called, beside weights."""
+    return any(not isinstance(value, Weight) for value in graph.free)
 
 
-_BETWEEN = {"if": "else", "while": "do"}
+class _Text:
+    """What a text of a program calls things."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.values: dict[Value, str] = {}
+        self.functions: dict[int, str] = {}
+        self.refs: dict[Ref, str] = {}
+        every = list(programs(graph))
+        nodes = [node for each in every for node in each.nodes]
+        self.sizes = _sizes(every, nodes)
+        taken = set(RESERVED)
+        for each in called(graph):
+            self.functions[id(each)] = unique(each.name, taken)
+        taken = set(RESERVED)
+        for node in nodes:
+            place = node.kwargs.get("ref") if node.id in ("read", "write") else None
+            if place is not None and place not in self.refs:
+                self.refs[place] = unique(place.name, taken)
+
+    def whole(self) -> str:
+        """The text: weights and references, functions, the program."""
+        head = [_weight(leaf) for leaf in _weights(self.graph)]
+        head += [
+            f"ref {name}: {place.spec}"
+            for place, name in self.refs.items()
+            if place.value is None
+        ]
+        parts = ["\n".join(head)] if head else []
+        apart = [inner for inner in called(self.graph) if not _captures(inner)]
+        parts += ["\n".join(self.function(inner, 0, set())) for inner in apart]
+        lines = self.program(f"graph {plain(self.graph.name)}", self.graph, 0, set())
+        return "\n\n".join([*parts, "\n".join(lines)])
+
+    def function(self, graph: Graph, depth: int, taken: set[str]) -> list[str]:
+        own = graph.function
+        kind = "checkpoint " if own is not None and own.checkpoint else ""
+        kind = "custom " if own is not None and own.gradient is not None else kind
+        head = f"{kind}function {self.functions[id(graph)]}"
+        return self.program(head, graph, depth, taken)
+
+    def program(
+        self, head: str, graph: Graph, depth: int, around: set[str]
+    ) -> list[str]:
+        taken = around | self.sizes
+        params = self.inputs(graph, taken)
+        results = ", ".join(str(value.spec) for value in graph.outputs)
+        shown = results if graph.single else f"({results})"
+        first = f"{_indent(depth)}{head}({params}) -> {shown} {{"
+        return [first, *self.body(graph, depth + 1, taken), _indent(depth) + "}"]
+
+    def inputs(self, graph: Graph, taken: set[str]) -> str:
+        return ", ".join(f"{self.own(v, taken)}: {v.spec}" for v in graph.inputs)
+
+    def own(self, value: Value, taken: set[str]) -> str:
+        """A name for a value, other than those of its program."""
+        self.values[value] = unique(value.name or "x", taken)
+        return self.values[value]
+
+    def body(self, graph: Graph, depth: int, taken: set[str]) -> list[str]:
+        lines: list[str] = []
+        told: set[Ref] = set()
+        for node in graph.nodes:
+            for place in _local(node, graph):
+                if place not in told:
+                    told.add(place)
+                    assert place.value is not None
+                    held = self.shown(place.value)
+                    lines.append(f"{_indent(depth)}ref {self.refs[place]} = {held}")
+            lines += self.node(node, depth, taken)
+        held = ", ".join(map(self.shown, graph.outputs))
+        if not graph.single:
+            held = f"({held},)" if len(graph.outputs) == 1 else f"({held})"
+        lines.append(_indent(depth) + f"return {held}")
+        return lines
+
+    def node(self, node: Node, depth: int, taken: set[str]) -> list[str]:
+        before: list[str] = []
+        if node.id == "call" and _captures(node.graphs[0]):
+            before = self.function(node.graphs[0], depth, set(taken))
+        applied = self.applied(node)
+        for value in node.results:
+            if value.name:
+                self.own(value, taken)
+            else:
+                self.values[value] = f"%{sum(n.startswith('%') for n in taken)}"
+                taken.add(self.values[value])
+        made = ", ".join(self.values[value] for value in node.results)
+        said = f"  # {', '.join(str(value.spec) for value in node.results)}"
+        line = f"{_indent(depth)}{f'{made} = ' if made else ''}{applied}"
+        if node.id == "call" or not node.graphs:
+            return [*before, line + (said if made else "")]
+        return [f"{line} {{{said if made else ''}", *self.blocks(node, depth, taken)]
+
+    def blocks(self, node: Node, depth: int, taken: set[str]) -> list[str]:
+        """The programs inside of a node."""
+        lines: list[str] = []
+        for n, graph in enumerate(node.graphs):
+            if n:
+                word = _BETWEEN.get(node.id, _BETWEEN_BACK)[n - 1]
+                lines.append(f"{_indent(depth)}}} {word} {{")
+            params = self.inputs(graph, taken)
+            if params:
+                lines.append(f"{_indent(depth + 1)}take ({params})")
+            lines += self.body(graph, depth + 1, taken)
+        return [*lines, f"{_indent(depth)}}}"]
+
+    def applied(self, node: Node) -> str:
+        named = dict(node.kwargs)
+        head = node.id
+        if node.id == "call":
+            head = self.functions[id(node.graphs[0])]
+        elif node.id in ("read", "write"):
+            head = f"{node.id} {self.refs[named.pop('ref')]}"
+        elif node.id == "element":
+            return f"{self.shown(node.args[0])}[{node.args[1]}]"
+        elif node.id == "zeros":
+            head = f"zeros {node.results[0].spec}"
+        given = [self.shown(arg) for arg in node.args]
+        given += [f"{name}={self.shown(value)}" for name, value in named.items()]
+        return f"{'replay ' if node.replay else ''}{head}({', '.join(given)})"
+
+    def shown(self, value: Any) -> str:
+        """An argument in text."""
+        if isinstance(value, Weight):
+            return f"@{quoted(value.path)}"
+        if isinstance(value, CONSTANTS):
+            return constant(value)
+        if isinstance(value, Value):
+            return self.values.get(value, f"<{json.dumps(value.name or '?')}>")
+        if isinstance(value, (tuple, list)):
+            inner = ", ".join(map(self.shown, value))
+            if isinstance(value, list):
+                return f"[{inner}]"
+            return f"({inner},)" if len(value) == 1 else f"({inner})"
+        return literal(value)
 
 
-def _applied(node: Node, names: dict[Value, str]) -> str:
-    named = dict(node.kwargs)
-    head = node.id
-    if node.id == "call":
-        head = node.graphs[0].name
-    elif node.id in ("read", "write"):
-        head = f"{node.id} {named.pop('ref').name}"
-    elif node.id == "element":
-        return f"{shown(node.args[0], names)}[{node.args[1]}]"
-    given = [shown(arg, names) for arg in node.args]
-    given += [f"{name}={shown(value, names)}" for name, value in named.items()]
-    mark = "replay " if node.replay else ""
-    return f"{mark}{head}({', '.join(given)})"
+def _local(node: Node, graph: Graph) -> Iterator[Ref]:
+    """The references of a node that begin as a value of the program it stands in."""
+    for each in [node, *(n for g in node.graphs for p in programs(g) for n in p.nodes)]:
+        place = each.kwargs.get("ref") if each.id in ("read", "write") else None
+        if place is not None and place.value is not None:
+            value = place.value
+            if value in graph.inputs or (value.node and value.node in graph.nodes):
+                yield place
 
 
-def shown(value: Any, names: dict[Value, str]) -> str:
-    """An argument in text."""
-    if isinstance(value, Weight):
-        return f"@{value.path}"
-    if isinstance(value, CONSTANTS):
-        return _data(value.data)
-    if isinstance(value, Value):
-        return names.get(value, value.name or "?")
-    if isinstance(value, (tuple, list)):
-        inner = ", ".join(shown(each, names) for each in value)
-        return f"({inner},)" if len(value) == 1 else f"({inner})"
-    return f'"{value}"' if isinstance(value, str) else str(value)
+def _sizes(every: Sequence[Graph], nodes: Sequence[Node]) -> set[str]:
+    """The names of sizes: nothing else is called so."""
+    values = [value for graph in every for value in graph.inputs]
+    values += [value for node in nodes for value in (*node.results, *node.inputs)]
+    shapes = tuple(value.spec.shape for value in values)
+    return names_in(shapes) | names_in(
+        [(n.args, tuple(n.kwargs.values())) for n in nodes]
+    )
 
 
-def _data(data: Any) -> str:
-    if isinstance(data, np.ndarray):
-        kind = f"{data.dtype}{list(data.shape)}"
-        return f"{data.reshape(-1)[0]}" if data.size == 1 else f"<{kind}>"
-    return f"<{data.impl} key>"
+def _weights(graph: Graph) -> list[Weight]:
+    found: dict[Weight, None] = {}
+    for each in programs(graph):
+        used = [value for node in each.nodes for value in node.inputs]
+        nest = (*used, *each.outputs, *each.free)
+        found.update((v, None) for v in values_in(nest) if isinstance(v, Weight))
+    return list(found)
+
+
+def _weight(leaf: Weight) -> str:
+    return f"weight @{quoted(leaf.path)}: {leaf.spec}" + " fixed" * (not leaf.trainable)
 
 
 def _indent(depth: int) -> str:

@@ -1,0 +1,287 @@
+"""Programs from their text: `str(graph.parse(str(program))) == str(program)`.
+
+The text does not hold, and what is read has not: where in Python a node was written and
+by which layer, what weights and references begin as. It cannot be read where it leaves
+something out: constants of more than 64 elements, gradients of a function's own, and
+attributes that are no numbers, texts, sizes or tuples of them. Operators are found by
+name among those that are there; nothing is imported, compiled or evaluated.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tensorlang.errors import TensorlangError
+from tensorlang.graph.applying import apply
+from tensorlang.graph.forms import CALL, Function
+from tensorlang.graph.leaves import Weight, constant
+from tensorlang.graph.parsing_forms import HEADS, spec_of
+from tensorlang.graph.program import Graph, input
+from tensorlang.graph.reading import Reader, located
+from tensorlang.graph.references import Ref
+from tensorlang.graph.scopes import current, entered
+from tensorlang.graph.specs import KeySpec
+from tensorlang.graph.tokens import Token, unquoted
+from tensorlang.graph.values import ELEMENT, REPLAYING, Node, Value, make
+from tensorlang.ops.registry import find
+
+_KINDS: Final = ("function", "checkpoint", "custom")
+
+
+def parse(text: str) -> Graph:
+    """The program that a text stands for.
+
+    Raises:
+        ParseError: the text is too long, too deep, or no program; says in which line.
+        GraphError, KeyReuseError: what it says is a program that cannot be.
+    """
+    return Parser(text).whole()
+
+
+class Parser(Reader):
+    """Reads programs; functions and references have their names in all of the text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.functions: dict[str, Graph] = {}
+        self.refs: dict[str, Ref] = {}
+
+    def whole(self) -> Graph:
+        """The last program of the text, which the others serve."""
+        while self.here.text in ("weight", "ref", *_KINDS):
+            if self.take("weight"):
+                self._weight()
+            elif self.take("ref"):
+                self._ref()
+            else:
+                self._function()
+        self.expect("graph")
+        made = self._program(self.word("a name").text)
+        if self.here.kind != "end":
+            raise self.here.wrong(f"{self.here.text!r} stands behind the program")
+        return made
+
+    def _weight(self) -> None:
+        token = self.next()
+        if token.kind != "weight":
+            raise token.wrong(f"expected a weight such as @0.bias, not {token.text!r}")
+        self.expect(":")
+        spec = self.spec()
+        if isinstance(spec, KeySpec):
+            raise token.wrong("a weight is no key")
+        path = unquoted(token) if '"' in token.text else token.text[1:]
+        made = Weight(spec, path, trainable=not self.take("fixed"))
+        self._define(token, made)
+
+    def _ref(self) -> None:
+        token = self.word("a name")
+        initial = self.argument() if self.take("=") else None
+        if initial is None:
+            self.expect(":")
+            initial = self.spec()
+        if token.text in self.refs:
+            raise token.wrong(f"{token.text} is there already")
+        self.refs[token.text] = Ref(initial, token.text)
+
+    def _function(self) -> None:
+        kind = self.next()
+        if kind.text == "custom":
+            raise kind.wrong(
+                "a gradient of a function's own is Python, and not in a text"
+            )
+        if kind.text == "checkpoint":
+            self.expect("function")
+        token = self.word("a name")
+        if token.text in self.functions:
+            raise token.wrong(f"{token.text} is there already")
+        made = self._program(token.text)
+        own = _written(made)
+        own.checkpoint = kind.text == "checkpoint"
+        made.function = own
+        self.functions[token.text] = made
+
+    def _program(self, name: str) -> Graph:
+        """Parameters, results, and a body in braces."""
+        around = dict(self.values)
+        with entered(name) as scope:
+            open_ = self.expect("(")
+            inputs, _ = self.several(")", self._parameter)
+            self.expect("->")
+            several = self.take("(")
+            specs = self.several(")", self.spec)[0] if several else [self.spec()]
+            self.expect("{")
+            outputs, single = self._body()
+        self.values = around
+        told = [value.spec for value in outputs]
+        if told != specs or single == several:
+            given = ", ".join(map(str, told))
+            raise open_.wrong(f"{name} gives ({given}), and not what its head says")
+        with located(open_):
+            return Graph(
+                inputs,
+                outputs,
+                name=name,
+                effects=scope.effects,
+                scope=scope,
+                single=single,
+            )
+
+    def _parameter(self) -> Value:
+        token = self.word("a name")
+        self.expect(":")
+        made: Value = input(self.spec(), token.text)
+        self._define(token, made)
+        return made
+
+    def _define(self, token: Token, value: Value) -> None:
+        if token.text in self.values:
+            raise token.wrong(f"{token.text} is there already")
+        self.values[token.text] = value
+
+    # ----------------------------------------------------------------- lines
+
+    def _body(self) -> tuple[list[Value], bool]:
+        """Nodes up to `return`: the outputs, and whether it is one alone."""
+        while not self.take("return"):
+            if self.take("ref"):
+                self._ref()
+            elif self.here.text in _KINDS:
+                self._function()
+            else:
+                self._line()
+        several = self.here.text == "("
+        made = self.argument()
+        self.expect("}")
+        outputs = list(made) if several else [made]
+        return [constant(value) for value in outputs], not several
+
+    def _line(self) -> None:
+        """A node, with names for its results."""
+        begin, names = self.at, []
+        while self.here.kind in ("value", "word"):
+            names.append(self.next())
+            if self.take("="):
+                break
+            if not self.take(","):
+                self.at, names = begin, []
+                break
+        token = self.here
+        with located(token):
+            node = self._node()
+        if len(node.results) != len(names):
+            raise token.wrong(
+                f"{node.id} gives {len(node.results)} results, not {len(names)}"
+            )
+        for name, value in zip(names, node.results, strict=True):
+            if name.kind == "word":
+                value.name = name.text
+            self._define(name, value)
+
+    def _node(self) -> Node:
+        replay = self.take("replay")
+        token = self.here
+        if token.text in self.values or token.kind in ("value", "weight"):
+            node = self._element()
+        elif token.text in HEADS:
+            self.next()
+            node = HEADS[token.text](self)
+        else:
+            node = self._applied(self.word("an operator"), replay=replay)
+        node.replay = replay
+        lasting = any(graph.stateful for graph in node.graphs)
+        scope = current()
+        if scope is not None and (lasting or node.id in ("read", "write")):
+            scope.effects.append(node)
+        return node
+
+    def _applied(self, token: Token, *, replay: bool) -> Node:
+        """A call of a function, or an operator."""
+        args, kwargs = self.arguments()
+        graph = self.functions.get(token.text)
+        if graph is not None:
+            specs = [value.spec for value in graph.inputs]
+            if [spec_of(arg) for arg in args] != specs or kwargs:
+                raise token.wrong(f"{token.text} takes {', '.join(map(str, specs))}")
+            outputs = [value.spec for value in graph.outputs]
+            return make(CALL, args, {}, outputs, graphs=[graph])
+        held = REPLAYING.set(replay)
+        try:
+            made = apply(find(token.text), tuple(args), kwargs)
+        except TensorlangError:
+            raise
+        except Exception as problem:
+            # an operator that was given what none of its callers would write
+            raise token.wrong(f"{token.text}: {problem}") from problem
+        finally:
+            REPLAYING.reset(held)
+        first = made[0] if isinstance(made, tuple) else made
+        node: Node = first.node
+        return node
+
+    def arguments(self) -> tuple[list[Any], dict[str, Any]]:
+        """What stands in parentheses: by position, then by name.
+
+        Raises:
+            ParseError: it is no list of arguments.
+        """
+        self.expect("(")
+        named: dict[str, Any] = {}
+
+        def one() -> Any:
+            token = self.here
+            if token.kind == "word" and self.words[self.at + 1].text == "=":
+                self.at += 2
+                if token.text in named:
+                    raise token.wrong(f"{token.text} is given twice")
+                named[token.text] = self.argument()
+                return named
+            if named:
+                raise token.wrong("an argument without a name stands behind named ones")
+            return self.argument()
+
+        found, _ = self.several(")", one)
+        return [each for each in found if each is not named], named
+
+    def _element(self) -> Node:
+        """One key of a batch."""
+        token = self.here
+        key = self.argument()
+        self.expect("[")
+        at = self.argument()
+        self.expect("]")
+        size = key.shape[0] if key.shape else 0
+        if not isinstance(key.spec, KeySpec) or not isinstance(at, int):
+            raise token.wrong("keys of a batch are taken by number")
+        if not isinstance(size, int) or not 0 <= at < size:
+            raise token.wrong(f"{token.text} has no element {at}")
+        return make(ELEMENT, (key, at), {}, [KeySpec(key.shape[1:], key.spec.impl)])
+
+    def inside(self, name: str) -> Graph:
+        """A branch or a body: what it takes, and what it does."""
+        around, begin = dict(self.values), self.here
+        with entered(name) as scope:
+            inputs: list[Value] = []
+            if self.take("take"):
+                self.expect("(")
+                inputs = self.several(")", self._parameter)[0]
+            outputs, single = self._body()
+        self.values = around
+        with located(begin):
+            return Graph(
+                inputs,
+                outputs,
+                name=name,
+                effects=scope.effects,
+                scope=scope,
+                single=single,
+            )
+
+
+def _written(graph: Graph) -> Function:
+    """The function that a program is the body of."""
+
+    def body(*_: Any) -> Any:
+        raise NotImplementedError(f"{graph.name} was read from text")
+
+    body.__name__ = graph.name
+    return Function(body)

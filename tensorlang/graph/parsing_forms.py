@@ -1,0 +1,104 @@
+"""The forms of the language in a program's text: names, references, branches, loops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from tensorlang.graph.autodiff import FOR_GRAD, WHILE_GRAD, ZEROS
+from tensorlang.graph.forms import FOR, IF, LET, WHILE
+from tensorlang.graph.references import READ, WRITE, Ref
+from tensorlang.graph.specs import Spec
+from tensorlang.graph.values import Node, Value, make
+
+if TYPE_CHECKING:
+    from tensorlang.graph.parsing import Parser
+    from tensorlang.graph.program import Graph
+
+# the names of the programs in a form
+_INSIDE: Final = {
+    "if": ("then", "else"),
+    "for": ("body",),
+    "while": ("while", "body"),
+    "for_grad": ("body", "back"),
+    "while_grad": ("while", "body", "back"),
+}
+_FORMS: Final = {form.id: form for form in (IF, FOR, WHILE, FOR_GRAD, WHILE_GRAD)}
+
+
+def _let(parser: Parser) -> Node:
+    (value,), _ = parser.arguments()
+    return make(LET, (value,), {}, [value.spec])
+
+
+def _zeros(parser: Parser) -> Node:
+    spec = parser.spec()
+    parser.arguments()
+    return make(ZEROS, (), {}, [spec])
+
+
+def _read(parser: Parser) -> Node:
+    place = _place(parser)
+    parser.arguments()
+    return make(READ, (), {"ref": place}, [place.spec])
+
+
+def _write(parser: Parser) -> Node:
+    place = _place(parser)
+    args, _ = parser.arguments()
+    if [spec_of(arg) for arg in args] != [place.spec]:
+        raise parser.here.wrong(f"{place.name} holds {place.spec}")
+    return make(WRITE, args, {"ref": place}, [])
+
+
+def _place(parser: Parser) -> Ref:
+    token = parser.word("a reference")
+    if token.text not in parser.refs:
+        raise token.wrong(f"{token.text} is no reference")
+    return parser.refs[token.text]
+
+
+def _form(parser: Parser, id: str) -> Node:
+    """A form with programs inside."""
+    token = parser.here
+    args, kwargs = parser.arguments()
+    graphs: list[Graph] = []
+    for name in _INSIDE[id]:
+        if graphs:
+            parser.word("what the next program is")
+        parser.expect("{")
+        graphs.append(parser.inside(name))
+    specs = _results(id, args, graphs)
+    if specs is None:
+        raise token.wrong(f"the programs of this {id} do not fit what it is given")
+    return make(_FORMS[id], args, kwargs, specs, graphs=graphs)
+
+
+def spec_of(value: Any) -> Spec | None:
+    """The spec of a value; None of an attribute."""
+    return value.spec if isinstance(value, Value) else None
+
+
+def _results(id: str, args: Sequence[Any], graphs: Sequence[Graph]) -> Any:
+    """The specs of a form's results; None where its programs do not fit it."""
+    given = [spec_of(arg) for arg in args]
+    gives = [[value.spec for value in graph.outputs] for graph in graphs]
+    takes = [[value.spec for value in graph.inputs] for graph in graphs]
+    if id == "if":
+        fits = gives[0] == gives[1] and not takes[0] and not takes[1]
+        return gives[0] if fits and len(args) == 1 else None
+    if id in ("for", "while"):
+        ahead = id == "for"
+        fits = gives[-1] == given and takes[-1][ahead:] == given
+        return given if fits and (ahead or takes[0] == given) else None
+    return gives[-1] if takes[-1][: len(takes[-2])] == takes[-2] else None
+
+
+HEADS: Final[dict[str, Callable[[Parser], Node]]] = {
+    "let": _let,
+    "zeros": _zeros,
+    "read": _read,
+    "write": _write,
+    **{id: partial(_form, id=id) for id in _INSIDE},
+}
