@@ -12,14 +12,15 @@ import operator
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from tensorlang.errors import ArgumentError, DTypeError, ShapeError
 from tensorlang.ir.dtypes import DType
 from tensorlang.runtime.arrays import Array, immutable, view
-from tensorlang.runtime.device_arrays import DeviceArray, extent_of, not_in_a_row
+from tensorlang.runtime.device_arrays import DeviceArray, not_in_a_row
+from tensorlang.runtime.overlaps import separate_inputs, separate_written
 from tensorlang.runtime.signature import (
     BufferSpec,
     ScalarSpec,
@@ -27,8 +28,6 @@ from tensorlang.runtime.signature import (
     evaluate,
     show_dim,
 )
-
-_OVERLAP_WORK: Final = 10_000  # how hard NumPy looks for a common element
 
 
 @dataclass(slots=True)
@@ -100,9 +99,9 @@ def prepare(
     }
     bind(signature, [array.shape for array in given], scalars)
     call = Call(given, scalars)
-    _separate_written(signature, call)
+    separate_written(signature, call)
     _make_contiguous(signature, call)
-    _separate_inputs(signature, call)
+    separate_inputs(signature, call)
     return call
 
 
@@ -223,19 +222,6 @@ def _bits(spec: ScalarSpec, value: Any) -> int:
     return int(value) & ((1 << dtype.bits) - 1)
 
 
-def _separate_written(signature: Signature, call: Call) -> None:
-    """Refuse two written arrays with a common element: neither order is right."""
-    written = [i for i, spec in enumerate(signature.buffers) if spec.written]
-    for position, i in enumerate(written):
-        for j in written[position + 1 :]:
-            if _share(call.arrays[i], call.arrays[j]):
-                a, b = signature.buffers[i].name, signature.buffers[j].name
-                raise ArgumentError(
-                    f"{signature.name}: {a} and {b} overlap, and both are written; "
-                    f"pass arrays of their own"
-                )
-
-
 def _make_contiguous(signature: Signature, call: Call) -> None:
     """Row-major, aligned copies of what is not; written ones are copied back.
 
@@ -254,34 +240,3 @@ def _make_contiguous(signature: Signature, call: Call) -> None:
             call.arrays[i] = np.array(array, order="C", copy=True)
         if spec.written:
             call.back.append((array, call.arrays[i]))
-
-
-def _separate_inputs(signature: Signature, call: Call) -> None:
-    """Copy an input that a written array overlaps, unless the kernel allows it."""
-    for i, out in enumerate(signature.buffers):
-        if not out.written:
-            continue
-        for j, spec in enumerate(signature.buffers):
-            if spec.written or not _touch(call.arrays[i], call.arrays[j]):
-                continue
-            a, b = call.arrays[i], call.arrays[j]
-            same = extent_of(a) == extent_of(b) and a.shape == b.shape
-            if not (same and a.dtype == b.dtype and (i, j) in signature.aliases):
-                call.arrays[j] = b.copy()
-
-
-def _touch(a: Array | DeviceArray, b: Array | DeviceArray) -> bool:
-    """Whether the address ranges of two contiguous arrays overlap."""
-    memory, first, first_end = extent_of(a)
-    other, second, second_end = extent_of(b)
-    return bool(memory == other and first < second_end and second < first_end)
-
-
-def _share(a: Array | DeviceArray, b: Array | DeviceArray) -> bool:
-    """Whether two arrays have an element in common; where unsure, they do."""
-    if isinstance(a, DeviceArray) or isinstance(b, DeviceArray):
-        return _touch(a, b)
-    try:
-        return bool(np.shares_memory(a, b, _OVERLAP_WORK))  # type: ignore[arg-type]
-    except np.exceptions.TooHardError:
-        return True
