@@ -24,7 +24,13 @@ from tensorlang.ir.nodes import Buffer, For, Load, Store, Var
 from tensorlang.ir.visit import allocations, blocks, free_vars, reads, walk
 from tensorlang.schedules.cutting import fused
 from tensorlang.schedules.generic import stage_named, stage_names
-from tensorlang.schedules.stages import INJECTIVE, Stage, extent_of, kind_of
+from tensorlang.schedules.stages import (
+    INJECTIVE,
+    Stage,
+    contiguous_loop,
+    extent_of,
+    kind_of,
+)
 from tensorlang.scheduling import Schedule
 
 _GROUPS: Final = ("batch", "row", "column")
@@ -132,7 +138,7 @@ def as_matrices(s: Schedule, stage: Stage, sides: Sides) -> Matrices:
         tuple(update.indices.index(stage.axis(x)) for x in sides.groups[name])
         for name in _GROUPS
     ]
-    steps = tuple(x.var.name for x in sides.folded)
+    steps = _steps(stage, sides)
     s.reorder(*(name for group in (*groups, steps) for name in group))
     loops = {
         name: fused(s, group)
@@ -140,7 +146,8 @@ def as_matrices(s: Schedule, stage: Stage, sides: Sides) -> Matrices:
         if group
     }
     axes = [[stage.axis(x).name for x in sides.groups[name]] for name in _GROUPS]
-    for group in (*axes, [stage.axis(x).name for x in sides.folded]):
+    around = {x.var.name: stage.axis(x).name for x in sides.folded}
+    for group in (*axes, [around[name] for name in steps]):
         if len(group) > 1:
             s.fuse_axes(stage.name, group)
     _same_for_writer(s, writer, result, places)
@@ -154,6 +161,19 @@ def as_matrices(s: Schedule, stage: Stage, sides: Sides) -> Matrices:
         raise ScheduleError(f"{stage.name} has its batches inside of its results")
     pair = copies[0], copies[1]
     return Matrices(stage.name, loops, pair, result, order, writer)
+
+
+def _steps(stage: Stage, sides: Sides) -> tuple[str, ...]:
+    """The loops of the reduction, such that the gathered operand lies along the last.
+
+    So the channels come last, where they are the last dimension of images.
+    """
+    last = contiguous_loop(stage)
+    plain = {load.indices[-1] for load in sides.loads}
+    moved = [x for x in sides.folded if x is last and stage.axis(x) in plain]
+    return tuple(
+        x.var.name for x in (*(x for x in sides.folded if x not in moved), *moved)
+    )
 
 
 def _writer(s: Schedule, stage: Stage) -> str:
@@ -189,7 +209,7 @@ def _same_for_writer(
     by_axis = {found.axis(loop): loop.var.name for loop in found.loops}
     names = {axis.var: axis.var.name for axis in found.block.axes}
     groups = [[at[place] for place in group] for group in places]
-    loops = [[by_axis[v] for v in group if v in by_axis] for group in groups]  # type: ignore[index]
+    loops = [[by_axis[v] for v in group if v in by_axis] for group in groups]
     order = [name for group in loops for name in group]
     if len(order) > 1:
         s.reorder(*order)
