@@ -1,0 +1,76 @@
+"""What the default schedules become: wide accesses, shuffles, tiles, no spills."""
+
+import re
+
+import pytest
+
+from tensorlang.ops import find
+
+ARCH = "cuda:sm_90a"
+OTHERS = [
+    "math.argmax",
+    "math.matmul_grad",
+    "nn.conv2d_grad",
+    "nn.layer_norm_grad",
+    "random.permutation",
+]
+
+
+def built(name, *shapes, arch=ARCH, **attributes):
+    op = find(name)
+    workload = op.workload(*shapes, **attributes) if shapes else op.default
+    return op.build(workload, arch)
+
+
+def count(pattern, kernel):
+    return len(re.findall(pattern, kernel.asm))
+
+
+def test_dense_has_8_by_8_sums_and_reads_16_bytes_at_once():
+    kernel = built("nn.dense")
+    assert kernel.resources["spill_bytes"] == 0
+    assert kernel.resources["registers"] <= 128  # two blocks of 256 on a processor
+    assert count(r"LDG\.E\.128", kernel) == 4
+    assert count(r"LDS\.128", kernel) >= 4 * 4  # four of each step, four steps a turn
+    assert count(r"\bFFMA", kernel) >= 4 * 64
+    assert count(r"STG\.E\.128", kernel) >= 15
+
+
+def test_convolutions_are_tiles():
+    kernel = built("nn.conv2d")
+    assert kernel.resources["spill_bytes"] == 0
+    assert kernel.resources["launches"] == 1
+    assert count(r"LDS\.128", kernel) >= 3 * 4
+    assert count(r"\bFFMA", kernel) >= 4 * 32
+
+
+@pytest.mark.parametrize("name", ["nn.softmax", "nn.layer_norm"])
+def test_rows_are_read_once_in_wide_loads_and_folded_by_shuffles(name):
+    kernel = built(name)
+    assert kernel.resources["launches"] == 1
+    assert kernel.resources["registers"] <= 64
+    assert kernel.resources["spill_bytes"] == 0
+    assert count(r"STG\.E\.128", kernel) == 4
+    assert count(r"\bSHFL\.BFLY", kernel) == 10
+    assert count(r"BAR\.SYNC", kernel) == 2
+    own = 4 if name == "nn.softmax" else 12  # and its weight and bias
+    assert count(r"LDG\.E\.128", kernel) == own
+
+
+def test_sums_of_all_are_two_launches_of_wide_loads():
+    kernel = built("optim.sum_of_squares")
+    assert kernel.resources["launches"] == 2
+    assert count(r"LDG\.E\.128", kernel) == 8
+
+
+def test_transposes_have_one_barrier():
+    kernel = built("nn.transpose")
+    assert count(r"BAR\.SYNC", kernel) == 1
+    assert count(r"\bSTS", kernel) == count(r"\bLDS", kernel) == 4
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_nothing_is_spilled(name):
+    resources = built(name).resources
+    assert resources["spill_bytes"] == resources["stack_bytes"] == 0
+    assert resources["registers"] <= 128
