@@ -121,6 +121,11 @@ class Launch:
         return max(ends, default=0)
 
     @cached_property
+    def tile_bytes(self) -> int:
+        """What a thread holds in arrays of its own, which are to be registers."""
+        return sum(_bytes(b) for b in allocations(self.body) if is_private(b))
+
+    @cached_property
     def tensor_maps(self) -> tuple[TensorMap, ...]:
         """What its bulk copies go by."""
         return tensor_maps(self.nest)
@@ -215,8 +220,8 @@ class Launch:
 
 
 def _bytes(buffer: Buffer) -> int:
-    """The size of shared memory, which is known."""
-    (extent,) = buffer.shape
+    """The size of memory that is known."""
+    (extent,) = buffer.shape or (as_expr(1),)
     assert isinstance(extent, Const)
     return int(extent.value) * buffer.dtype.bytes
 
