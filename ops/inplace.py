@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tensorlang.errors import ArgumentError
+from tensorlang.ops.dispatch import Nowhere
 from tensorlang.ops.inplace_checks import (
     FLOATS,
     Arrays,
@@ -156,9 +157,12 @@ class Update:
 
     def __call__(self, arrays: Sequence[tuple[Any, ...]], *scalars: float) -> None:
         """Update all sets: `arrays` has a tuple for each name."""
+        there = self.kernel.target.kind != "llvm"  # where `each` looks for overlaps
+        if there and self.kernel.each(*self.order(arrays), *scalars):
+            return
         if len(arrays[0]) > 1:
             sets_apart(self.op.takes, self.names, arrays)
-        if not self.kernel.each(*self.order(arrays), *scalars):
+        if there or not self.kernel.each(*self.order(arrays), *scalars):
             self._carefully(arrays, scalars)
 
     def _carefully(
@@ -217,8 +221,12 @@ def update(
     key = (target, *attributes.values(), *map(_kind, given))
     found = op.kernels.get(key)
     if found is None:
-        given = views(op.takes, given)
-        found = _prepared(op, given, attributes, target)
+        seen = views(op.takes, given)
+        found = _prepared(op, seen, attributes, target)
+        if isinstance(target, Nowhere) or found.kernel.target.kind != "cuda":
+            given = seen
+        else:  # it takes them as the caller has them
+            op.kernels[key] = found
     return found, ([of for of in given if of is not None], *scalars), None
 
 

@@ -97,7 +97,6 @@ def from_torch(tensor: Any, name: str) -> DeviceArray:
         ArgumentError: it takes part in a gradient.
         DTypeError: NumPy has no such type.
     """
-    torch = sys.modules["torch"]
     if tensor.requires_grad:
         raise ArgumentError(
             f"{name} requires a gradient, which would be lost; pass {name}.detach()"
@@ -111,8 +110,14 @@ def from_torch(tensor: Any, name: str) -> DeviceArray:
         strides=tuple(stride * dtype.itemsize for stride in tensor.stride()),
         kind="torch",
         owner=tensor,
-        stream=torch.cuda.current_stream(tensor.device).cuda_stream,
+        stream=current_stream(tensor),
     )
+
+
+def current_stream(tensor: Any) -> int:
+    """PyTorch's current stream on the GPU of a tensor."""
+    found: int = sys.modules["torch"].cuda.current_stream(tensor.device).cuda_stream
+    return found
 
 
 def _numpy_type(name: str, array: str) -> np.dtype[Any]:

@@ -17,8 +17,10 @@ from tensorlang.runtime import (
     launcher_text,
     toolchain,
 )
+from tensorlang.runtime.cuda_arrays import current_stream
 from tensorlang.runtime.cuda_graphs import Graphs
 from tensorlang.runtime.cuda_module import Module, workspace
+from tensorlang.runtime.cuda_sets import sets_of, takes_sets
 from tensorlang.runtime.device_arrays import DeviceArray, seen
 from tensorlang.runtime.device_kernel import DeviceKernel
 from tensorlang.runtime.kernel import Artifact
@@ -40,6 +42,10 @@ class CudaKernel(DeviceKernel):
         super().__init__(artifact, target)
         self._host, self._code = launcher.unpacked(artifact.wrapper_code)
         self._checks = any(["faults"] in x["args"] for x in self._host["launches"])
+
+        alone = not self._checks and not launcher_text.temporaries(self._host)
+        if alone and takes_sets(artifact.signature):
+            self.each = self._each
 
     @cached_property
     def ptx(self) -> str:
@@ -106,6 +112,27 @@ class CudaKernel(DeviceKernel):
             np.copyto(target, source)
         if code:
             self._fault(code)
+
+    def _each(self, *given: Any) -> bool:
+        """Update sets of PyTorch's tensors; False where they do not fit."""
+        count = len(self.signature.buffers)
+        sets = sets_of(self.signature, given[:count], self.target.index)
+        if sets is None:
+            return False
+        names = zip(self.signature.free, given[count:], strict=True)
+        scalars = {s.name: calling.scalar(self.name, s, v) for s, v in names}
+        length = str(self.signature.buffers[0].shape[0])
+        known = calling.Call([None] * count, {length: 0, **scalars})
+        block = calling.block_of(self.signature, known, [0] * count)
+        at = [scalar.name for scalar in self.signature.scalars].index(length)
+        module = self._module
+        stream = current_stream(given[0][0])
+        with module.device.lock, module.device.current():
+            for elements, addresses in sets:
+                block[:count] = addresses
+                block[count + at] = elements
+                self._start(block, [], stream, again=False)
+        return True
 
     def _on_its_device(self, array: DeviceArray) -> None:
         if array.place.key != ("cuda", self.target.index):

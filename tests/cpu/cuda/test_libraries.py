@@ -6,11 +6,12 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 
-from tensorlang.errors import ArgumentError, DTypeError
-from tensorlang.ops import nn
+from tensorlang.errors import ArgumentError, DTypeError, ShapeError, TensorlangError
+from tensorlang.ops import nn, optim
 from tensorlang.runtime import dlpack
 
-X = np.random.default_rng(8).normal(size=(4, 6)).astype(np.float32)
+RNG = np.random.default_rng(8)
+X = RNG.normal(size=(4, 6)).astype(np.float32)
 Y = np.maximum(X, 0)
 
 
@@ -18,6 +19,7 @@ Y = np.maximum(X, 0)
 def torch(driver, fake, monkeypatch):
     """A PyTorch of which kernels see tensors on a GPU."""
     module = ModuleType("torch")
+    dtypes = {name: f"torch.{name}" for name in ("float32", "float64")}
 
     class Tensor(fake.Tensor):
         requires_grad = False
@@ -26,10 +28,21 @@ def torch(driver, fake, monkeypatch):
         def __init__(self, array):
             super().__init__(driver, array)
             self.numpy_type = array.dtype
-            self.dtype = f"torch.{array.dtype.name}"
+            self.dtype = dtypes[array.dtype.name]
+
+        is_cuda = True
 
         def data_ptr(self):
             return int(self.memory)
+
+        def numel(self):
+            return int(np.prod(self.shape))
+
+        def get_device(self):
+            return 0
+
+        def is_contiguous(self):
+            return self.told["strides"] is None
 
         def stride(self):
             steps = np.empty(self.shape, self.numpy_type).strides
@@ -37,8 +50,10 @@ def torch(driver, fake, monkeypatch):
 
     Tensor.__module__ = "torch"
     module.Tensor = Tensor
-    module.float32 = np.float32
-    module.empty = lambda shape, dtype, **_: Tensor(np.empty(shape, dtype))
+    module.float32, module.float64 = dtypes["float32"], dtypes["float64"]
+    module.empty = lambda shape, dtype, **_: Tensor(
+        np.empty(shape, dtype.partition(".")[2])
+    )
     current = SimpleNamespace(cuda_stream=31)
     module.cuda = SimpleNamespace(current_stream=lambda _: current)
     monkeypatch.setitem(sys.modules, "torch", module)
@@ -58,6 +73,50 @@ def test_torch(torch, driver):
     strange.dtype = "torch.float8_e4m3fn"
     with pytest.raises(DTypeError, match="float8_e4m3fn"):
         nn.relu(strange)
+
+
+def test_lists_of_torch_are_checked_at_once(torch, driver, monkeypatch):
+    from tensorlang.runtime import calling
+
+    shapes = [(3, 5), (7,), (1, 0), (2, 2, 2)]
+    start = [[np.abs(RNG.normal(size=s)).astype(np.float32) for s in shapes]]
+    start = [start[0], *([a + n for a in start[0]] for n in (1, 2, 3))]
+    held = [[torch.Tensor(array) for array in arrays] for arrays in start]
+    optim.adam(*held, step=2, lr=0.1)  # builds the kernel
+    optim.adam(*start, step=2, lr=0.1)
+    driver.launched.clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(calling, "prepare", None)  # the careful way
+        optim.adam(*held, step=3, lr=0.1)
+    optim.adam(*start, step=3, lr=0.1)
+    assert len(driver.launched) == 3
+    assert {launch[-1] for launch in driver.launched} == {31}
+    for arrays, tensors in zip(start, held, strict=True):
+        for array, tensor in zip(arrays, tensors, strict=True):
+            np.testing.assert_array_equal(tensor.get(), array)
+
+
+def test_lists_of_torch_that_do_not_fit_are_told(torch):
+    def made():
+        return [[torch.Tensor(X), torch.Tensor(X[0])] for _ in range(4)]
+
+    optim.adam(*made(), step=2, lr=0.1)
+    twice = made()
+    twice[0][1] = twice[0][0]
+    with pytest.raises(TensorlangError, match="share memory"):
+        optim.adam(*twice, step=2, lr=0.1)
+    shared = made()
+    shared[2][0] = shared[3][0]
+    with pytest.raises(ArgumentError, match="share memory"):
+        optim.adam(*shared, step=2, lr=0.1)
+    other = made()
+    other[1][1] = torch.Tensor(X[0].astype(np.float64))
+    with pytest.raises(DTypeError, match="f64"):
+        optim.adam(*other, step=2, lr=0.1)
+    shapes = made()
+    shapes[1][0] = torch.Tensor(X[0])
+    with pytest.raises(ShapeError, match="has shape"):
+        optim.adam(*shapes, step=2, lr=0.1)
 
 
 def test_jax(driver, fake, monkeypatch):

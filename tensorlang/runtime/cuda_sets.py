@@ -1,0 +1,82 @@
+"""Many tensors of PyTorch that one kernel updates in place: checked at once.
+
+Looking at an array carefully costs some ten microseconds, and a network has hundreds.
+Here a tensor's few facts are compared with what the kernel takes, and whatever is not
+plainly right is left to the careful way, which says what is wrong.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+from tensorlang.runtime.signature import BufferSpec, Signature
+
+# elements, and the address of each array
+Set: TypeAlias = tuple[int, list[Any]]
+
+
+def takes_sets(signature: Signature) -> bool:
+    """Whether a kernel updates flat arrays of one length, whatever their shapes."""
+    first, *others = signature.buffers
+    flat = len(first.shape) == 1 and isinstance(first.shape[0], str)
+    alike = all(buffer.shape == first.shape for buffer in others)
+    return flat and alike and any(b.role == "inout" for b in signature.buffers)
+
+
+def sets_of(
+    signature: Signature, lists: Sequence[Sequence[Any]], index: int
+) -> list[Set] | None:
+    """The sets of tensors that a kernel takes; None where one has to be looked at.
+
+    Args:
+        signature: The kernel's.
+        lists: A list for each buffer.
+        index: The GPU's number.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None or not all(
+        _fit(torch, spec, tensors, index)
+        for spec, tensors in zip(signature.buffers, lists, strict=True)
+    ):
+        return None
+    if any(
+        len({tensor.shape for tensor in one}) > 1 for one in zip(*lists, strict=True)
+    ):
+        return None
+    found = [
+        (one[0].numel(), [tensor.data_ptr() for tensor in one])
+        for one in zip(*lists, strict=True)
+    ]
+    sizes = [spec.numpy.itemsize for spec in signature.buffers]
+    return found if _apart(found, sizes) else None
+
+
+def _fit(torch: Any, spec: BufferSpec, tensors: Sequence[Any], index: int) -> bool:
+    """Whether all tensors of a list are on the GPU, of the right type, in a row."""
+    dtype = getattr(torch, _NAMES.get(spec.dtype, ""), None)
+    return all(
+        type(tensor) is torch.Tensor
+        and tensor.dtype is dtype
+        and tensor.is_cuda
+        and tensor.get_device() == index
+        and tensor.is_contiguous()
+        and not tensor.requires_grad
+        for tensor in tensors
+    )
+
+
+_NAMES = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64"}
+
+
+def _apart(sets: Sequence[Set], sizes: Sequence[int]) -> bool:
+    """Whether no two arrays share memory."""
+    ranges = sorted(
+        (address, address + count * size)
+        for count, addresses in sets
+        if count
+        for address, size in zip(addresses, sizes, strict=True)
+    )
+    return all(end <= begin for (_, end), (begin, _) in pairwise(ranges))
