@@ -15,6 +15,7 @@ import numpy as np
 
 from tensorlang.errors import GraphError
 from tensorlang.graph import gradient_rules as _rules  # noqa: F401 - they register
+from tensorlang.graph import second_rules as _second  # noqa: F401 - the same
 from tensorlang.graph.forms import IF, Function
 from tensorlang.graph.gradients import Found, Site, arguments_of, is_float, of_operator
 from tensorlang.graph.leaves import constant
@@ -25,6 +26,12 @@ from tensorlang.graph.specs import TensorSpec
 from tensorlang.graph.values import Form, Key, Node, Value, make
 from tensorlang.ops import math
 
+_WITHOUT: Final = {
+    "for_grad": "the gradient of the loop at {} has no gradient itself; where one is "
+    "needed, write the turns out in Python",
+    "while_grad": "the gradient of the while_loop at {} has no gradient itself; where "
+    "one is needed, write a number of turns out in Python",
+}
 ZEROS: Final = Form("zeros")
 FOR_GRAD: Final = Form("for_grad")
 WHILE_GRAD: Final = Form("while_grad")
@@ -51,7 +58,7 @@ def gradients(
     results = (of,) if isinstance(of, Value) else tuple(of)
     if seeds is None:
         seeds = [_one(value) for value in results]
-    found = _backward(results, seeds, wrt)
+    found = backward(results, seeds, wrt)
     return [_or_zeros(found.get(value), value) for value in wrt]
 
 
@@ -75,7 +82,7 @@ def _or_zeros(gradient: Value | None, value: Value) -> Value:
     return made
 
 
-def _backward(
+def backward(
     results: Sequence[Value], seeds: Sequence[Value | None], wrt: Sequence[Value]
 ) -> dict[Value, Value]:
     """The gradient of each value that lies between."""
@@ -134,7 +141,8 @@ def _of_node(
     if form is not None:
         return form(node, dys, wanted)
     if isinstance(node.op, Form):
-        raise GraphError(f"{node.id} ({node.place}) has no gradient")
+        said = _WITHOUT.get(node.id, f"{node.id} ({{}}) has no gradient")
+        raise GraphError(said.format(node.place))
     return of_operator(Site(node, arguments_of(node), dys, wanted))
 
 
@@ -180,15 +188,15 @@ def _call(node: Node, dys: tuple[Value | None, ...], wanted: frozenset[Value]) -
         made = own.gradient(*node.args, *(_or_zeros(dy, v) for dy, v in pairs))
         several = made if isinstance(made, tuple) else (made,)
         return list(zip(node.args, several, strict=True))
-    apart = [_apart(value) for value in node.args]
-    outputs = _again(graph, apart)
-    asked = [v for v in apart if is_float(v)] + [v for v in graph.free if v in wanted]
-    found = _backward(outputs, dys, asked)
-    both = [*zip(node.args, apart, strict=True), *((v, v) for v in graph.free)]
+    given = [apart(value) for value in node.args]
+    outputs = _again(graph, given)
+    asked = [v for v in given if is_float(v)] + [v for v in graph.free if v in wanted]
+    found = backward(outputs, dys, asked)
+    both = [*zip(node.args, given, strict=True), *((v, v) for v in graph.free)]
     return [(value, found.get(inner)) for value, inner in both]
 
 
-def _apart(value: Value) -> Value:
+def apart(value: Value) -> Value:
     """The value under another identity: gradients stop there."""
     from tensorlang.graph.forms import LET  # noqa: PLC0415 - beside its only use
 
@@ -204,7 +212,7 @@ def _if(node: Node, dys: tuple[Value | None, ...], wanted: frozenset[Value]) -> 
 
     def back(graph: Graph) -> Callable[[], Any]:
         def branch() -> Any:
-            found = _backward(_again(graph, ()), dys, asked)
+            found = backward(_again(graph, ()), dys, asked)
             return tuple(_or_zeros(found.get(value), value) for value in asked)
 
         return branch

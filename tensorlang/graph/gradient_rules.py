@@ -23,13 +23,13 @@ def _added(site: Site) -> Found:
     for n, name in enumerate(("a", "b")):
         operand = site.named[name]
         if isinstance(operand, Value) and operand in site.wanted:
-            back = _unbroadcast(site.dy, operand)
+            back = unbroadcast(site.dy, operand)
             negative = n == 1 and site.node.id == "math.subtract"
             found.append((operand, math.negative(back) if negative else back))
     return found
 
 
-def _unbroadcast(dy: Value, operand: Value) -> Any:
+def unbroadcast(dy: Value, operand: Value) -> Any:
     """The gradient in the operand's shape."""
     if dy.shape == operand.shape:
         return dy
@@ -103,11 +103,11 @@ def _convolution(site: Site) -> Found:
         return _present((x, w, b), made)
     weight = find(f"{node.id}_grad_weight")
     dw = weight(dy, x, w.shape[2:], **rest) if w in site.wanted else None
-    db = _by_channel(dy, named["layout"]) if b in site.wanted else None
+    db = by_channel(dy, named["layout"]) if b in site.wanted else None
     return _present((w, b), (dw, db))
 
 
-def _by_channel(dy: Value, layout: str | None) -> Any:
+def by_channel(dy: Value, layout: str | None) -> Any:
     """The sum of each channel: over its pixels, then over the batch."""
     if str(layout or "NCHW").endswith("C"):
         return math.sum(dy, tuple(range(dy.ndim - 1)))

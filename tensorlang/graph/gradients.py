@@ -140,10 +140,7 @@ def by_name(site: Site, takers: Sequence[str] = ()) -> Found:
     try:
         gradient = find(f"{node.id}_grad")
     except OperatorError:
-        raise GraphError(
-            f"{node.id} ({node.place}) has no gradient: no operator {node.id}_grad is "
-            "defined; define one, or give it a rule with graph.gradient_of"
-        ) from None
+        raise GraphError(_without(node)) from None
     made = gradient(
         site.dy, *_positional(site, gradient), **_by_keyword(site, gradient)
     )
@@ -151,6 +148,20 @@ def by_name(site: Site, takers: Sequence[str] = ()) -> Found:
     named = [site.named.get(name) for name in takers]
     given = values_in(named if takers else (node.args, tuple(node.kwargs.values())))
     return list(zip(filter(is_float, given), results, strict=False))
+
+
+def _without(node: Node) -> str:
+    """What is said of an operator that has no gradient."""
+    if node.id.endswith("_grad"):
+        return (
+            f"{node.id} ({node.place}) is a gradient that has none itself: give it a "
+            f"rule with graph.gradient_of, or compute {node.id.removesuffix('_grad')} "
+            "by operators whose gradients have gradients"
+        )
+    return (
+        f"{node.id} ({node.place}) has no gradient: no operator {node.id}_grad is "
+        "defined; define one, or give it a rule with graph.gradient_of"
+    )
 
 
 def _names(site: Site, gradient: Operator) -> list[str]:
