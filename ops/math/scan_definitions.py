@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def cumsum(x: Tensor, *, long: bool, reverse: bool) -> Tensor:
     """`y[k]` is the sum of all up to `x[k]`; from `x[k]` on, where reversed."""
-    rows, kind, made = Rows(x), _summed_in(x.dtype), _result_type(x.dtype)
+    rows, kind, made = Rows(x), summed_in(x.dtype), result_type(x.dtype)
     y = Buffer("y", made, x.shape)
     if not long:
         return _short(rows, y, kind, reverse=reverse)
@@ -33,15 +33,16 @@ def cumsum(x: Tensor, *, long: bool, reverse: bool) -> Tensor:
     return _in_parts(parts, y, starts, reverse=reverse)
 
 
-def _summed_in(dtype: DType) -> DType:
+def summed_in(dtype: DType) -> DType:
     """The type of a running sum."""
     if dtype.is_float:
         return f64 if dtype.bits >= 32 else f32
     return u64 if dtype.kind == "uint" else i64
 
 
-def _result_type(dtype: DType) -> DType:
-    return dtype if dtype.is_float else _summed_in(dtype)
+def result_type(dtype: DType) -> DType:
+    """The type that a running sum is rounded to."""
+    return dtype if dtype.is_float else summed_in(dtype)
 
 
 def _short(rows: Rows, y: Buffer, kind: DType, *, reverse: bool) -> Tensor:

@@ -17,14 +17,24 @@ from tensorlang.ops.tensors import (
     TensorOperator,
     axis_of,
     call,
+    tensor_algorithm,
     tensor_operator,
 )
 
 if TYPE_CHECKING:
     from tensorlang.ops.operator import Launch
+    from tensorlang.workload import Workload
 
 _HERE: Final = "tensorlang.ops.math.scan_definitions"
 _LONG: Final = 1 << 15  # elements from which on a row is cut into parts
+_CHUNKED: Final = 1 << 8  # and on devices into chunks
+
+
+def _in_chunks(workload: Workload) -> bool:
+    """Whether rows are long enough to be cut, of numbers that keep their digits."""
+    wide = workload.dtypes[0] not in ("f16", "bf16", "bool")
+    (shape,) = workload.shapes
+    return wide and len(shape) == len("mn") and shape[1] >= _CHUNKED
 
 
 def _plan(
@@ -96,3 +106,13 @@ def cumsum_grad(
         )
     given = {"axis": one_axis("math.cumsum_grad", axis), "reverse": True}
     return call(cumsum_grad, (dy,), given, (), target, out)
+
+
+for _each in (cumsum, cumsum_grad):
+    tensor_algorithm(
+        _each,
+        "chunks",
+        "tensorlang.ops.math.chunked_scans:cumsum",
+        _in_chunks,
+        tolerance=1e-6,  # of sums in f64, rounded to f32
+    )

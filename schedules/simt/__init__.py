@@ -1,5 +1,5 @@
 """Search spaces for threads of a device: what each family's nests are bound to."""
 
-from tensorlang.schedules.simt import embedding, generic, random, rows, sorting
+from tensorlang.schedules.simt import embedding, generic, random, rows, scans, sorting
 
-__all__ = ["embedding", "generic", "random", "rows", "sorting"]
+__all__ = ["embedding", "generic", "random", "rows", "scans", "sorting"]
