@@ -39,7 +39,7 @@ _LABEL: Final = re.compile(r"^(\.L_\w+):$")
 _LINE: Final = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)(.*)")
 _TARGET: Final = re.compile(r"`\((\.L_\w+)\)")
 _MEMORY: Final = re.compile(
-    r"(?:LD|ST|LDG|STG|LDS|STS|LDSM|ATOM|ATOMG|ATOMS|RED|REDG)\."
+    r"(?:LD|ST|LDG|STG|LDS|STS|LDSM|LDGSTS|ATOM|ATOMG|ATOMS|RED|REDG)\."
 )
 _WIDTH: Final = re.compile(r"\.(?:U|S)?(8|16|64|128)\b")
 
@@ -133,7 +133,8 @@ def _cycles(name: str, gpu: Gpu) -> float:
 
 def _width(name: str) -> float:
     """Bytes that a thread moves by one access."""
-    found = _WIDTH.search(name)
-    if "LDSM" in name:
+    if name.startswith("LDSM"):
         return 16.0
-    return int(found[1]) / 8 if found else 4.0
+    found = _WIDTH.search(name)
+    both = 2.0 if name.startswith("LDGSTS") else 1.0  # it loads, and stores
+    return both * (int(found[1]) / 8 if found else 4.0)

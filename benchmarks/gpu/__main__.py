@@ -17,6 +17,7 @@ import sys
 import tarfile
 import time
 from collections.abc import Iterable
+from importlib.util import find_spec
 from pathlib import Path
 
 from benchmarks.gpu import environment
@@ -28,7 +29,9 @@ _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 _DRY_SCALE = 256
 # packages whose tree of links stands for an installation
 _PARTS = ("schedules", "templates", "tuner", "ops", "results")
-_TESTS = {"cuda": ("tests/cuda", "tests/cuda_compile")}
+# folders of tests -> seconds that they may take
+_TESTS = {"tests/cuda": 400, "tests/targets": 300}
+_DRY_TESTS = {"tests/unit/runtime": 100}
 
 
 def main() -> None:
@@ -140,17 +143,11 @@ def _checked(run: Run, target: str, *, dry: bool) -> None:
     command = "from tensorlang.cli import main; main()"
     first = python("-c", command, "verify", "gelu", "--target", target)
     run.run(Step("first kernel", first, 180))
-    tests = ["tests/unit/runtime"] if dry else list(_TESTS[target])
-    here = [str(ROOT / place) for place in tests if (ROOT / place).is_dir()]
-    options = [
-        "-q",
-        "-x",
-        "--maxfail=20",
-        "-p",
-        "no:cacheprovider",
-        f"--rootdir={ROOT}",
-    ]
-    run.run(Step("tests", python("-m", "pytest", *options, *here), 600))
+    options = ["-q", "--maxfail=20", "-p", "no:cacheprovider", f"--rootdir={ROOT}"]
+    options += ["-n", "4"] if find_spec("xdist") else []
+    for folder, seconds in (_DRY_TESTS if dry else _TESTS).items():
+        command = python("-m", "pytest", *options, str(ROOT / folder))
+        run.run(Step(folder, command, seconds))
 
 
 def _measured(run: Run, target: str, given: argparse.Namespace) -> None:

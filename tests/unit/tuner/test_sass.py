@@ -25,6 +25,20 @@ $__internal_0_$__cuda_sm20_rcp_rn_f32_slowpath:
 """
 
 
+COPIED = """
+.text.copied:
+        /*0000*/                   LDGSTS.E.BYPASS.128 [R2], desc[UR4][R4.64] ;
+        /*0010*/                   LDSM.16.M88.4 R8, [R2] ;
+        /*0020*/                   HMMA.16816.F32.BF16 R4, R8, R10, R4 ;
+"""
+
+
+def test_copies_past_the_registers_load_and_store():
+    (copied,) = kernels(COPIED, GPUS["sm_90a"]).values()
+    assert copied.moved == 2 * 16 + 16
+    assert copied.cycles == 4 + 4 + 4
+
+
 def test_the_kernels_of_a_text():
     found = kernels(TEXT, GPUS["sm_90a"])
     assert list(found) == ["once", "looped"]
