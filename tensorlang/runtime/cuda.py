@@ -36,10 +36,13 @@ def compiled(
     """
     from tensorlang.codegen.simt.host import host_program  # noqa: PLC0415 - not warm
 
-    cubin, resources = toolchain.cubin_of(
+    cubin, resources = toolchain.whole_cubin_of(
         toolchain.ptx_of(source, target.arch), target.arch
     )
-    program = {**host_program(lowered), "resources": resources}
+    program = host_program(lowered)
+    asked = max(launch.get("dynamic_shared", 0) for launch in program["launches"])
+    resources["shared_bytes"] = max(resources["shared_bytes"], asked)
+    program["resources"] = resources
     return cubin, launcher.packed(signature.name, signature, program)
 
 

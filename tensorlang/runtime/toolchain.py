@@ -23,6 +23,8 @@ from tensorlang.errors import CodegenError, TargetError
 
 REMEDY: Final = "pip install 'tensorlang[cuda-compile]', or set CUDA_HOME to a toolkit"
 _OPTIONS: Final = ("--std=c++17", "--fmad=false", "--device-int128")
+_BOUNDS: Final = re.compile(r"^\.maxntid .*$", re.MULTILINE)
+_ENOUGH: Final = (4, 2, 1)  # blocks on a processor
 _SECONDS: Final = 300
 _USAGE: Final = {
     "registers": re.compile(r"Used (\d+) registers"),
@@ -91,6 +93,23 @@ def cubin_of(ptx: str, arch: str) -> tuple[bytes, dict[str, int]]:
             for name, pattern in _USAGE.items()
         }
         return target.read_bytes(), found
+
+
+def whole_cubin_of(ptx: str, arch: str) -> tuple[bytes, dict[str, int]]:
+    """As `cubin_of`, without spills where that takes nothing but fewer blocks at once.
+
+    ptxas spills rather than let fewer blocks of threads fit on a processor. Where it
+    did, it is told that so and so many are enough.
+    """
+    cubin, resources = cubin_of(ptx, arch)
+    for blocks in _ENOUGH:
+        if not resources["spill_bytes"]:
+            break
+        told = _BOUNDS.sub(rf"\g<0>\n.minnctapersm {blocks}", ptx)
+        other, used = cubin_of(told, arch)
+        if used["spill_bytes"] < resources["spill_bytes"]:
+            cubin, resources = other, used
+    return cubin, resources
 
 
 def sass_of(cubin: bytes) -> str:

@@ -121,11 +121,6 @@ class Launch:
         return max(ends, default=0)
 
     @cached_property
-    def tile_bytes(self) -> int:
-        """What a thread holds in arrays of its own, which are to be registers."""
-        return sum(_bytes(b) for b in allocations(self.body) if is_private(b))
-
-    @cached_property
     def tensor_maps(self) -> tuple[TensorMap, ...]:
         """What its bulk copies go by."""
         return tensor_maps(self.nest)
