@@ -52,9 +52,12 @@ class Lanes:
         """Of loops that were split so, those of the threads, and those of one."""
         return [i[0], j[0], i[3], j[3]], [i[1], j[1], i[2], j[2], j[4]]
 
-    def share(self, s: Schedule, block: str) -> None:
+    def share(
+        self, s: Schedule, block: str, order: Sequence[str] = ("row", "column")
+    ) -> None:
         """Share out a nest over the tile: the last two loops around a block."""
-        rows, columns = s.loops(block)[-2:]
+        found = dict(zip(order, s.loops(block)[-2:], strict=True))
+        rows, columns = found["row"], found["column"]
         threads, own = self.order(
             s.split(rows, self.split(0)), s.split(columns, self.split(1))
         )
@@ -70,13 +73,22 @@ def over_threads(s: Schedule, threads: Sequence[str], own: Sequence[str]) -> Non
         s.unroll(loop)
 
 
-def fragment_layout(lanes: Lanes) -> str:
-    """Sums in registers: the thread first, then what it has of each product."""
+def fragment_layout(
+    lanes: Lanes, order: Sequence[str] = ("row", "column"), first: int = 0
+) -> str:
+    """Sums in registers: the thread first, then what it has of each product.
+
+    Args:
+        lanes: Whose they are.
+        order: Which of row and column the last two indices are.
+        first: How many indices stand before, of a batch.
+    """
+    names = [*_names(first), *({"row": "i", "column": "j"}[side] for side in order)]
     (rows, columns), (m, n) = lanes.sizes, lanes.warps
     warp = f"(i // {rows // m} * {n} + j // {columns // n})"
     products = lanes.products
     return (
-        f"lambda i, j: ({warp} * {WARP} + i % 8 * 4 + j % 8 // 2, "
+        f"lambda {', '.join(names)}: ({warp} * {WARP} + i % 8 * 4 + j % 8 // 2, "
         f"i // 16 % {products[0]}, j // 16 % {products[1]}, "
         "j // 8 % 2, i // 8 % 2, j % 2)"
     )
@@ -104,12 +116,28 @@ def staged_rows(
     s.vectorize(lane)
 
 
-def swizzled(length: int, chunk: int, *, pairs: bool = False) -> str:
+def _names(first: int) -> list[str]:
+    return [f"b{n}" for n in range(first)]
+
+
+def columns_in_rows(chunk: int, first: int = 0) -> str:
+    """Columns that lie as rows, their parts exclusive-or'd with the column's number.
+
+    Args:
+        chunk: The numbers of one part, 16 bytes.
+        first: How many indices stand before, of a batch.
+    """
+    names = ", ".join((*_names(first), "r", "c"))
+    return f"lambda {names}: (c, (r // {chunk} ^ c % {_BANKS}) * {chunk} + r % {chunk})"
+
+
+def swizzled(length: int, chunk: int, *, pairs: bool = False, first: int = 0) -> str:
     """Parts of a row, exclusive-or'd with the row's number: 8 rows fill all banks.
 
     Args:
         length: Of a row.
         chunk: The numbers of one part, 16 bytes.
+        first: How many indices stand before, of a batch.
         pairs: Whether a warp reads two neighbouring parts of 4 rows at once, and not
             one part of 8.
     """
@@ -117,7 +145,8 @@ def swizzled(length: int, chunk: int, *, pairs: bool = False) -> str:
     row = f"r // {_BANKS // parts} % {parts}"
     if pairs and parts == _BANKS:
         row = f"r % {parts // 2} * 2"
-    return f"lambda r, c: (r, (c // {chunk} ^ {row}) * {chunk} + c % {chunk})"
+    names = ", ".join((*_names(first), "r", "c"))
+    return f"lambda {names}: (r, (c // {chunk} ^ {row}) * {chunk} + c % {chunk})"
 
 
 def padded(length: int, chunk: int) -> str:

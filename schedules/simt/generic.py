@@ -19,6 +19,7 @@ from tensorlang.schedules.cutting import tried
 from tensorlang.schedules.generic import inline_producers, stage_named, stage_names
 from tensorlang.schedules.simt.grid import grid_knobs, is_empty, one_each, share_out
 from tensorlang.schedules.simt.reductions import across_memory, along_memory, whole
+from tensorlang.schedules.simt.tensor_contractions import tensor_contractions
 from tensorlang.schedules.simt.tensor_cores import tensor_cores
 from tensorlang.schedules.simt.tiles import tiles
 from tensorlang.schedules.simt.transpose import turned
@@ -78,7 +79,7 @@ def results(s: Schedule, knobs: Knobs, stage: Stage) -> None:
 _WAYS: Final[dict[str, tuple[_Way, ...]]] = {
     INJECTIVE: (turned, elements),
     REDUCTION: (whole, along_memory, across_memory, results),
-    CONTRACTION: (tensor_cores, tiles, along_memory, results),
+    CONTRACTION: (tensor_cores, tensor_contractions, tiles, along_memory, results),
 }
 
 

@@ -44,7 +44,7 @@ class Staged:
     def stage(self, s: Schedule, copy: str, buffer: str, at: str) -> None:
         """Compute a gathering copy right inside of a loop, in shared memory."""
         block = next(b for b in blocks(s.function) if b.name == copy)
-        along_steps, wide = _lies_along_steps(block), _lies_along_rows(block)
+        along_steps, wide = lies_along_steps(block), lies_along_rows(block)
         s.compute_at(copy, at)
         s.set_scope(buffer, "shared")
         ndim = next(b.ndim for b in allocations(s.function) if b.name == buffer)
@@ -92,14 +92,14 @@ class Staged:
         s.transform_layout(buffer, f"lambda {names}: ({place},)")
 
 
-def _lies_along_steps(block: Block) -> bool:
+def lies_along_steps(block: Block) -> bool:
     """Whether what a copy gathers has its longest runs of neighbours along steps."""
     (load,) = {n for n in walk(block.body) if isinstance(n, Load)}
     *_, row, step = (axis.var for axis in block.axes)
     return _run(load, step) >= _run(load, row)
 
 
-def _lies_along_rows(block: Block) -> bool:
+def lies_along_rows(block: Block) -> bool:
     """Whether rows are plainly neighbours, so that several are read at once."""
     (load,) = {n for n in walk(block.body) if isinstance(n, Load)}
     return load.indices[-1] == block.axes[-2].var

@@ -14,6 +14,7 @@ another form than this goes the plain way (`tiles`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -53,14 +54,13 @@ class Form:
     step: int
     chunk: int
 
-    def instruction(self, pair: tuple[Operand, Operand], *, swapped: bool) -> str:
-        """The name of what multiplies rows and columns that lie so."""
-        turned = [f"_{side}t" for side, o in zip("ab", pair, strict=True) if o.turned]
+    def instruction(self, ways: Sequence[str], *, swapped: bool) -> str:
+        """The name of what multiplies rows and columns that lie in these ways."""
         order = "_swapped" if swapped else ""
-        return f"mma_m16n16k{self.step}_{self.kind}{''.join(turned)}{order}"
+        return f"mma_m16n16k{self.step}_{self.kind}{''.join(ways)}{order}"
 
 
-_FORMS: Final = {
+FORMS: Final = {
     "bf16": Form("bf16", 16, 8),
     "f16": Form("f16", 16, 8),
     "f32": Form("tf32", 8, 4),  # where the definition itself rounds to it
@@ -98,12 +98,10 @@ def tensor_cores(s: Schedule, knobs: Knobs, stage: Stage) -> None:
     Raises:
         ScheduleError: the target has no tensor cores, or the stage is none such.
     """
-    if s.target is None or not NEEDED.issubset(s.target.features):
-        raise ScheduleError("the target has no tensor cores")
     pair = operands(stage)
-    form = _FORMS[pair[0].buffer.dtype.name]
-    tile = _tile(knobs, stage, form, long=_ends_long(s, stage))
-    _fits(tile, form, s)
+    form = FORMS[pair[0].buffer.dtype.name]
+    loops = *(tile_axes(stage) or ()), *stage.driven("reduction")
+    tile = tile_of(s, knobs, stage, form, [extent_of(loop) for loop in loops])
     _schedule(s, stage, pair, tile, form)
 
 
@@ -120,7 +118,7 @@ def operands(stage: Stage) -> tuple[Operand, Operand]:
     if (extent_of(axes[0]) or _STEP) < _STEP:
         raise ScheduleError(f"{axes[0].extent!r} rows fill no product of {_STEP}")
     loads, names = stage.loads, {load.buffer.dtype.name for load in stage.loads}
-    if len(loads) != 2 or len(names) != 1 or not names <= _FORMS.keys():
+    if len(loads) != 2 or len(names) != 1 or not names <= FORMS.keys():
         raise ScheduleError("tensor cores are for two operands of f16, bf16 or tf32")
     rounded = tf32(loads[0]) * tf32(loads[1]) if names == {"f32"} else None
     if rounded is not None and getattr(stage.update, "values", ()) != (rounded,):
@@ -156,20 +154,35 @@ def _copied_wide(load: Load, stage: Stage) -> None:
         )
 
 
-def _tile(knobs: Knobs, stage: Stage, form: Form, *, long: bool) -> Tile:
+def tile_of(
+    s: Schedule,
+    knobs: Knobs,
+    stage: Stage,
+    form: Form,
+    sizes: Sequence[int | None],
+) -> Tile:
     """The knobs; by default as large as sizes that are known can use.
 
-    Where `long` mathematics follows, more threads share it.
+    Where long mathematics follows, more threads share it.
+
+    Args:
+        s: The schedule.
+        knobs: Its knobs.
+        stage: The product.
+        form: Of what numbers.
+        sizes: Rows, columns and steps; None where it is not known.
+
+    Raises:
+        ScheduleError: no block can have such a tile.
     """
-    axes, (folded,) = tile_axes(stage), stage.driven("reduction")
-    assert axes is not None
-    row, column = axes
-    usual = _DEPTHS[: form.chunk // 4]  # 64 bytes of a row
-    depth = _largest(extent_of(folded), usual)
-    rows, columns = (_largest(extent_of(x), _BLOCKS[:3]) for x in (row, column))
+    rows, columns = (_largest(size, _BLOCKS[:3]) for size in sizes[:2])
+    depth = _largest(sizes[2], _DEPTHS[: form.chunk // 4])  # 64 bytes of a row
+    long = _ends_long(s, stage)
+    if s.target is None or not NEEDED.issubset(s.target.features):
+        raise ScheduleError("the target has no tensor cores")
     few = columns <= 64 or not long
     again = f"_{stage.name}" if "block_rows" in knobs.values else ""  # a second product
-    return Tile(
+    tile = Tile(
         knobs.choice(f"block_rows{again}", _BLOCKS, default=rows),
         knobs.choice(f"block_columns{again}", _BLOCKS, default=columns),
         knobs.choice(f"depth{again}", _DEPTHS, default=depth),
@@ -180,6 +193,8 @@ def _tile(knobs: Knobs, stage: Stage, form: Form, *, long: bool) -> Tile:
         knobs.choice(f"stages{again}", _STAGES, default=3),
         knobs.flag(f"swizzle{again}", default=True),
     )
+    _fits(tile, form, s)
+    return tile
 
 
 def _largest(extent: int | None, sizes: tuple[int, ...]) -> int:
@@ -204,9 +219,11 @@ def _fits(tile: Tile, form: Form, s: Schedule) -> None:
     """Refuse a tile that no block can have.
 
     Raises:
-        ScheduleError: warps do not share it in wholes of 16, or it is too large.
+        ScheduleError: the target has no tensor cores, warps do not share the tile in
+            wholes of 16, or it is too large.
     """
-    assert s.target is not None
+    if s.target is None:
+        raise ScheduleError("which tiles a block can have depends on the target")
     pairs = zip((tile.rows, tile.columns), tile.warps, strict=True)
     if any(size % (16 * warps) for size, warps in pairs):
         raise ScheduleError(
@@ -251,7 +268,8 @@ def _schedule(
     lanes.share(s, write)
     over_threads(s, threads, [k1, *own[:2]])
     s.transform_layout(sums, fragment_layout(lanes))
-    s.tensorize(own[2], form.instruction(pair, swapped=_swapped(stage)))
+    ways = [f"_{side}t" for side, o in zip("ab", pair, strict=True) if o.turned]
+    s.tensorize(own[2], form.instruction(ways, swapped=_swapped(stage)))
     s.bind(i0, "block.y")
     s.bind(j0, "block.x")
     stages = min(tile.stages, extent(s, k0) or tile.stages)

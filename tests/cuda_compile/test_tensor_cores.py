@@ -60,3 +60,12 @@ def test_f32_goes_as_tf32_where_a_tolerance_allows_it():
     rounded = kernel("f32", tolerance=2.0**-10)
     assert "HMMA.1688.F32.TF32" in rounded.asm
     assert rounded.resources["spill_bytes"] == rounded.resources["stack_bytes"] == 0
+
+
+@pytest.mark.parametrize("name", ["nn.conv2d", "nn.conv2d_grad", "math.matmul"])
+def test_convolutions_and_batches_do_too(name):
+    op = find(name)
+    workload = op.workload(*op.default.shapes, dtypes="bf16")
+    made = op.build(workload, "cuda:sm_90a")
+    assert "HMMA.16816.F32.BF16" in made.asm
+    assert made.resources["spill_bytes"] == made.resources["stack_bytes"] == 0

@@ -1,0 +1,162 @@
+"""Contractions of f16 and bf16 of any form on tensor cores: convolutions, batches.
+
+They are products of matrices (`matrices`), whose operands are gathered where they are
+staged. What lies along steps is copied in rows of steps, as in `tensor_cores`; what
+lies along rows, as the pixels of images do, is copied in rows of these, and `ldmatrix`
+turns it. Batches are blocks of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from tensorlang.errors import ScheduleError
+from tensorlang.ir.visit import blocks
+from tensorlang.schedules.cutting import extent, fused, tried
+from tensorlang.schedules.generic import stage_named
+from tensorlang.schedules.simt.fragments import (
+    columns_in_rows,
+    fragment_layout,
+    over_threads,
+    staged_rows,
+    swizzled,
+)
+from tensorlang.schedules.simt.matrices import Matrices, as_matrices, shaped, sides_of
+from tensorlang.schedules.simt.staging import lies_along_rows, lies_along_steps
+from tensorlang.schedules.simt.tensor_cores import FORMS, Form, Tile, tile_of
+from tensorlang.schedules.stages import Stage, extent_of
+from tensorlang.scheduling import Knobs, Schedule
+
+_LEAST: Final = 16  # rows, columns and steps of one instruction
+
+
+def tensor_contractions(s: Schedule, knobs: Knobs, stage: Stage) -> None:
+    """A contraction of two operands of f16 or of bf16, with what follows it.
+
+    Raises:
+        ScheduleError: the target has no tensor cores, or the stage is none such.
+    """
+    sides = sides_of(stage)
+    kinds = {load.buffer.dtype.name for load in sides.loads}
+    if len(kinds) != 1 or not kinds <= {"f16", "bf16"}:
+        raise ScheduleError("tensor cores are for two operands of f16 or of bf16")
+    sizes = [sides.extent(group) for group in ("row", "column", "step")]
+    if any(size is not None and size < _LEAST for size in sizes):
+        raise ScheduleError(f"{sizes} rows, columns and steps fill no product of 16")
+    form = FORMS[kinds.pop()]
+    tile = tile_of(s, knobs, stage, form, sizes)
+    first = stage.loads[0] == sides.loads[0]
+    matrices = as_matrices(s, stage, sides)
+    if matrices.order[-1] == "row":  # results of a row lie side by side: these are it
+        matrices, first = _turned(matrices), not first
+    staged = [_Staged(*made, *_lies(s, made[0])) for made in matrices.copies]
+    _fill(s, matrices, {"row": tile.rows, "column": tile.columns, "step": tile.depth})
+    _schedule(s, matrices, staged, tile, form, swapped=not first)
+
+
+def _turned(matrices: Matrices) -> Matrices:
+    """The same product with rows and columns in each other's place."""
+    names = {"row": "column", "column": "row"}
+    return replace(
+        matrices,
+        loops={names.get(name, name): loop for name, loop in matrices.loops.items()},
+        copies=(matrices.copies[1], matrices.copies[0]),
+        order=tuple(names.get(name, name) for name in matrices.order),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Staged:
+    """The block that gathers an operand, what it makes, and how that lies in memory.
+
+    It lies along the steps, or along rows, which several are read of at once (`wide`).
+    """
+
+    copy: str
+    buffer: str
+    steps: bool
+    wide: bool
+
+
+def _lies(s: Schedule, copy: str) -> tuple[bool, bool]:
+    block = next(b for b in blocks(s.function) if b.name == copy)
+    return lies_along_steps(block), lies_along_rows(block)
+
+
+def _fill(s: Schedule, matrices: Matrices, wanted: Mapping[str, int]) -> None:
+    """Rows, columns and steps in wholes of a tile, zeros where there were none."""
+    found = stage_named(s, matrices.block)
+    assert found is not None
+    by_loop = {matrices.loops[group]: size for group, size in wanted.items()}
+    sizes = {
+        loop.var: (extent_of(loop), by_loop.get(loop.var.name, 1))
+        for loop in found.loops
+    }
+    multiples = [sizes.get(axis.value, (1, 1)) for axis in found.block.axes]  # type: ignore[call-overload]
+    if any(size is None or size % multiple for size, multiple in multiples):
+        s.pad(matrices.block, [multiple for _, multiple in multiples])
+
+
+def _schedule(
+    s: Schedule,
+    matrices: Matrices,
+    staged: Sequence[_Staged],
+    tile: Tile,
+    form: Form,
+    *,
+    swapped: bool,
+) -> None:
+    loops, block, lanes = matrices.loops, matrices.block, tile.lanes
+    i0, *i = s.split(loops["row"], [None, *lanes.split(0)])
+    j0, *j = s.split(loops["column"], [None, *lanes.split(1)])
+    k0, k1, k2 = s.split(loops["step"], [None, tile.depth // form.step, form.step])
+    threads, own = lanes.order(i, j)
+    batch = [loops["batch"]] if "batch" in loops else []
+    s.reorder(*batch, i0, j0, k0, *threads, k1, *own, k2)
+    write, sums = s.cache_write(block, matrices.result, "shared", at=j0)
+    tried(s, _written_by, s, matrices.writer)
+    init = s.decompose_reduction(block, k0)
+    for operand in staged:
+        _stage(s, operand, k0, tile, form)
+    first = len(batch) + 2
+    over_threads(s, s.loops(init)[first : first + 4], s.loops(init)[first + 4 :])
+    lanes.share(s, write, matrices.order[-2:])
+    over_threads(s, threads, [k1, *own[:2]])
+    ndim = shaped(s, sums).ndim
+    s.transform_layout(sums, fragment_layout(lanes, matrices.order[-2:], ndim - 2))
+    ways = [f"_{side}c" for side, o in zip("ab", staged, strict=True) if not o.steps]
+    s.tensorize(own[2], form.instruction(ways, swapped=swapped))
+    s.bind(i0, "block.y")
+    s.bind(j0, "block.x")
+    for loop in batch:
+        s.bind(loop, "block.z")
+    stages = min(tile.stages, extent(s, k0) or tile.stages)
+    if stages > 1:
+        s.pipeline(k0, stages)
+
+
+def _written_by(s: Schedule, writer: str) -> None:
+    s.inline(writer, reverse=True)
+
+
+def _stage(s: Schedule, operand: _Staged, at: str, tile: Tile, form: Form) -> None:
+    """Gather an operand right inside of a loop, 16 bytes at once where they are so."""
+    copy, buffer, threads = operand.copy, operand.buffer, tile.lanes.threads
+    s.compute_at(copy, at)
+    s.set_scope(buffer, "shared")
+    first = shaped(s, buffer).ndim - 2
+    if operand.steps:
+        layout = swizzled(tile.depth, form.chunk, first=first)
+        staged_rows(s, copy, buffer, layout, threads=threads, chunk=form.chunk)
+        return
+    s.transform_layout(buffer, columns_in_rows(form.chunk, first))
+    rows, steps = s.loops(copy)[-2:]
+    row, lane = s.split(rows, [None, form.chunk if operand.wide else 1])
+    neighbours = extent(s, row) or threads
+    turn, step = s.split(steps, [None, min(max(threads // neighbours, 1), tile.depth)])
+    s.reorder(step, row, turn, lane)
+    s.bind(fused(s, (step, row)), "thread.x")
+    s.unroll(turn)
+    s.vectorize(lane)
