@@ -14,9 +14,12 @@ operation needs:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Final
 
+from tensorlang.ir.dtypes import i32, i64
+from tensorlang.ir.intervals import BINARY, Interval, hull, within
+from tensorlang.ir.node_intervals import type_limits
 from tensorlang.ir.nodes import (
     Binary,
     Cast,
@@ -60,24 +63,55 @@ LEVELS: Final = _LEVELS | _LEVELS_ | {"*": 13, "/": 13, "%": 13}
 SELECTION: Final = 3
 CAST: Final = 14
 ATOM: Final = 16
+_I32: Final = i32.limits
 _BITS: Final = ("and", "or", "xor", "shr")
 # operations that compilers warn of, or readers stumble at, beside another one
 _CLOSED: Final = (6, 7, 8, 11)
 
 
 class Facts:
-    """What is known of a kernel's integers: which of them are never negative."""
+    """What is known of a kernel's integers: their signs, and between what they lie."""
 
-    def __init__(self, body: Node, sizes: Iterable[Var]) -> None:
-        self.natural = set(sizes)
+    def __init__(self, body: Node, bounds: Mapping[Var, Interval]) -> None:
+        """`bounds` has the sizes, which are never negative."""
+        self.natural = set(bounds)
+        self.intervals: dict[Var, Interval] = dict(bounds)
         for node in walk(body):
             if isinstance(node, For):
                 self.natural.add(node.var)
-            if isinstance(node, Let) and self._counts(node):
-                self.natural.add(node.var)
+                self.intervals[node.var] = self._counted(node)
+            if isinstance(node, Let) and node.var.dtype.is_integer:
+                if self.at_least_zero(node.value):
+                    self.natural.add(node.var)
+                self.intervals[node.var] = self.interval(node.value)
 
-    def _counts(self, let: Let) -> bool:
-        return let.var.dtype.is_integer and self.at_least_zero(let.value)
+    def _counted(self, loop: For) -> Interval:
+        """Between what a loop's variable lies."""
+        _, most = self.interval(loop.extent)
+        return 0, None if most is None else max(most - 1, 0)
+
+    def interval(self, expr: Expr) -> Interval:
+        """Between what an integer lies; what may wrap lies anywhere."""
+        anywhere = type_limits(expr.dtype)
+        match expr:
+            case Const(value=value):
+                return int(value), int(value)
+            case Var():
+                return self.intervals.get(expr, anywhere)
+            case Cast(a=a) if a.dtype.is_integer and within(self.interval(a), _I32):
+                return self.interval(a)
+            case Select(a=a, b=b):
+                return hull(self.interval(a), self.interval(b))
+            case Binary() if expr.dtype == i64 or self.fits(expr):
+                return self._exact(expr)
+        return anywhere
+
+    def _exact(self, expr: Binary) -> Interval:
+        return BINARY[expr.op](self.interval(expr.a), self.interval(expr.b))
+
+    def fits(self, expr: Binary) -> bool:
+        """Whether an operation on i32 is shown not to wrap."""
+        return expr.dtype == i32 and within(self._exact(expr), _I32)
 
     def at_least_zero(self, expr: Expr) -> bool:
         """Whether an integer is shown not to be negative."""
@@ -94,6 +128,8 @@ class Facts:
                 return self.at_least_zero(a) or self.at_least_zero(b)
             case Select(a=a, b=b):
                 return self.at_least_zero(a) and self.at_least_zero(b)
+            case Cast(a=a) if a.dtype.is_integer and a.dtype.bits < expr.dtype.bits:
+                return self.at_least_zero(a)
         return expr.dtype.kind == "uint"
 
     def form(self, expr: Binary) -> str:
@@ -109,6 +145,8 @@ class Facts:
             return "infix"
         if dtype.bits < 32:
             return "narrowed"
+        if self.fits(expr):
+            return "infix"
         return "wrapped" if dtype.name == "i32" or op == "shl" else "infix"
 
     def _vector_form(self, expr: Binary) -> str:
@@ -167,3 +205,21 @@ class Facts:
             return True
         mixed = own in _CLOSED or around in _CLOSED
         return own > around and (not mixed or own >= CAST)
+
+
+def unpromoted(index: Expr) -> Expr:
+    """An i32 index without its cast to i64, which C makes by itself."""
+    if isinstance(index, Cast) and index.dtype == i64 and index.a.dtype == i32:
+        return index.a
+    return index
+
+
+def promoted(a: Expr, b: Expr) -> tuple[Expr, Expr]:
+    """Two operands, without the cast of one that C makes because of the other."""
+    if a.dtype != i64 or b.dtype != i64:
+        return a, b
+    if unpromoted(a) is not a and not isinstance(b, Const):
+        return unpromoted(a), b
+    if unpromoted(b) is not b and not isinstance(a, Const):
+        return a, unpromoted(b)
+    return a, b

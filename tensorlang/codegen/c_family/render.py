@@ -19,11 +19,13 @@ from tensorlang.codegen.c_family.literals import literal
 from tensorlang.codegen.copies import copied_from
 from tensorlang.codegen.hopper import printing as hopper
 from tensorlang.codegen.simt.host import Launch, is_private, launches
+from tensorlang.codegen.simt.indices import size_bounds
 from tensorlang.errors import CodegenError
 from tensorlang.ir.collectives import is_collective
 from tensorlang.ir.dtypes import DType
+from tensorlang.ir.intervals import Interval
 from tensorlang.ir.natives import COPY_SYNCS
-from tensorlang.ir.nodes import Binary, Buffer, Expr, Function, Node, Param, Seq
+from tensorlang.ir.nodes import Binary, Buffer, Expr, Function, Node, Param, Seq, Var
 from tensorlang.ir.simplify import sizes
 from tensorlang.ir.visit import free_vars, writes
 from tensorlang.targets import Target
@@ -101,9 +103,11 @@ class Printer:
 
     def __init__(self, function: Function, target: Target) -> None:
         self.function = function
+        unknown = dict.fromkeys(sizes(function), (0, None))
+        self.bounds: Mapping[Var, Interval] = unknown | size_bounds(function)
         self.types: set[str] = set()
         self.needed: dict[str, tuple[str, tuple[str, ...]]] = {}
-        self.facts = forms.Facts(Seq(()), ())
+        self.facts = forms.Facts(Seq(()), {})
         self.launch: Launch | None = None
         self.tiles: dict[Buffer, int] = {}
         given = {
@@ -120,9 +124,11 @@ class Printer:
             "is_contiguous": vectors.is_contiguous,
             "is_number": vectors.is_number,
             "picked": vectors.picked,
+            "promoted": forms.promoted,
             "same_in_all_lanes": vectors.same_in_all_lanes,
             "space": self.space,
             "tile": self.tile,
+            "unpromoted": forms.unpromoted,
             "tile_index": vectors.tile_index,
             "is_collective": is_collective,
             "copied_from": copied_from,
@@ -143,7 +149,7 @@ class Printer:
 
     def kernel(self, launch: Launch) -> str:
         """The text of one launch's kernel."""
-        self.facts = forms.Facts(launch.nest, sizes(self.function))
+        self.facts = forms.Facts(launch.nest, self.bounds)
         self.launch = launch
         self.tiles = vectors.tiles(launch) if self.has_vectors else {}
         used = free_vars(launch.body)

@@ -27,6 +27,7 @@ from tensorlang.codegen.folding import mul, product
 from tensorlang.codegen.hopper.effects import COPY, TensorMap, tensor_maps
 from tensorlang.codegen.simt.launches import BLOCKS, THREADS, is_launch
 from tensorlang.errors import CodegenError
+from tensorlang.ir.dtypes import i64
 from tensorlang.ir.nodes import (
     Alloc,
     Binary,
@@ -222,7 +223,13 @@ def _bytes(buffer: Buffer) -> int:
 
 
 def _extent(around: tuple[For, ...], index: str) -> Expr:
-    return next((loop.extent for loop in around if loop.thread == index), as_expr(1))
+    found = next((loop.extent for loop in around if loop.thread == index), as_expr(1))
+    match found:  # in the 64 bits that the host counts in
+        case Cast(a=a):
+            return a
+        case Const(value=value):
+            return as_expr(int(value))
+    return found.cast(i64)
 
 
 def _used(node: Node) -> Iterator[Buffer]:

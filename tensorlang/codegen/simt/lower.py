@@ -19,6 +19,7 @@ from tensorlang.codegen.reductions import expand_reductions
 from tensorlang.codegen.simt.distribute import distribute
 from tensorlang.codegen.simt.fragments import load_once
 from tensorlang.codegen.simt.groups import make_groups, without_copies
+from tensorlang.codegen.simt.indices import narrow_indices
 from tensorlang.codegen.simt.launches import make_launches
 from tensorlang.codegen.simt.lockstep import in_lockstep
 from tensorlang.codegen.simt.narrow import widen_narrow
@@ -64,7 +65,7 @@ def lower(function: Function, target: Any) -> Function:
     function = unroll(function, names, _WRITTEN_OUT.get(target.kind))
     function = narrow_copies(simplify_function(function))
     function = widen_narrow(load_once(function))
-    return name_shared(function, names)
+    return narrow_indices(name_shared(function, names))
 
 
 def _for_groups(function: Function, target: Any) -> Function:

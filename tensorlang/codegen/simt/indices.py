@@ -1,0 +1,195 @@
+"""Indices in 32 bits, where their bounds prove that they fit.
+
+    for b in bound(n, "block.x"):            for b in bound(n, "block.x"):
+        for t in bound(256, "thread.x"):         for t in bound(256, "thread.x"):
+            at: i64 = b * 256 + t         ->         at: i64 = cast(i64, b) * 256
+            s[t % 16] = x[at]                                  + cast(i64, t)
+                                                     s[t % 16] = x[at]
+
+A GPU computes in 32 bits: of 64 each sum is two instructions, each division dozens.
+Threads, blocks (there are fewer than 2^31), loops of known lengths and all that is made
+of these becomes i32. Of a size that is not known, the arrays that have it tell how
+large it can be: no GPU has memory for more than 2^40 bytes. What may be larger than
+2^31 stays i64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import singledispatchmethod
+from typing import Any, Final
+
+from tensorlang.codegen.simt.launches import is_launch
+from tensorlang.ir.dtypes import i32, i64
+from tensorlang.ir.intervals import BINARY, UNKNOWN, Interval, hull, meet, within
+from tensorlang.ir.nodes import (
+    Binary,
+    Buffer,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    For,
+    Function,
+    Let,
+    Node,
+    Select,
+    Seq,
+    Stmt,
+    Var,
+    seq,
+)
+from tensorlang.ir.visit import rebuild
+
+MOST_BYTES: Final = 1 << 40  # of an array
+_FITS: Final[Interval] = i32.limits
+_BLOCKS: Final[Interval] = (0, i32.limits[1])
+# an index in 32 bits, if it fits, and between what it lies
+Narrow = tuple[Expr | None, Interval]
+
+
+def narrow_indices(function: Function) -> Function:
+    """The function with what fits 32 bits of its launches' indices in so many."""
+    sizes = size_bounds(function)
+
+    def visit(node: Any) -> Any:
+        if isinstance(node, For) and is_launch(node):
+            return _Indices(sizes).visit(node)
+        return rebuild(node, visit) if isinstance(node, Stmt) else node
+
+    return replace(function, body=visit(function.body))
+
+
+def size_bounds(function: Function) -> dict[Var, Interval]:
+    """How large each size can be, by the arrays that have it as a dimension."""
+    found: dict[Var, Interval] = {}
+    for buffer in function.buffers:
+        times, size = buffer.dtype.bytes, None
+        for factor in (f for extent in buffer.shape for f in _factors(extent)):
+            if isinstance(factor, Const):
+                times *= int(factor.value)
+            elif isinstance(factor, Var) and size is None:
+                size = factor
+            else:
+                times = 0
+        if size is not None and times > 0:
+            found[size] = meet(found.get(size, UNKNOWN), (0, MOST_BYTES // times))
+    return found
+
+
+def _factors(extent: Expr) -> Iterator[Expr]:
+    """What a dimension is the product of."""
+    if isinstance(extent, Binary) and extent.op == "mul":
+        yield from _factors(extent.a)
+        yield from _factors(extent.b)
+    else:
+        yield extent
+
+
+class _Indices:
+    """What is known of a launch's variables, and which have become narrow."""
+
+    def __init__(self, sizes: Mapping[Var, Interval]) -> None:
+        self.intervals: dict[Var, Interval] = dict(sizes)
+        self.narrow: dict[Var, Var] = {}
+
+    @singledispatchmethod
+    def visit(self, node: Any) -> Any:
+        """A node with its indices narrow where they fit; of the same type."""
+        if not isinstance(node, Node) or isinstance(node, Buffer):
+            return node
+        if isinstance(node, Expr) and node.dtype == i64:
+            made, _ = self.look(node)
+            if made is not None and not isinstance(node, Const):
+                return Cast(i64, made)
+        return rebuild(node, self.visit)
+
+    @visit.register
+    def _seq(self, node: Seq) -> Stmt:
+        return seq(*(self.visit(stmt) for stmt in node.stmts))
+
+    @visit.register
+    def _compare(self, node: Compare) -> Expr:
+        a, b = self.narrow_of(node.a), self.narrow_of(node.b)
+        if a is None or b is None:
+            return rebuild(node, self.visit)
+        return Compare(node.op, a, b)
+
+    @visit.register
+    def _cast(self, node: Cast) -> Expr:
+        made = self.narrow_of(node.a)
+        if made is None:
+            return rebuild(node, self.visit)
+        return made.cast(node.dtype)
+
+    @visit.register
+    def _let(self, node: Let) -> Stmt:
+        if node.var.dtype != i64:
+            return rebuild(node, self.visit)
+        made, self.intervals[node.var] = self.look(node.value)
+        if made is None:
+            return replace(node, value=self.visit(node.value))
+        return Let(self.named(node.var), made)
+
+    @visit.register
+    def _for(self, node: For) -> Stmt:
+        if node.var.dtype != i64:
+            return rebuild(node, self.visit)
+        made, (_, most) = self.look(node.extent)
+        last = None if most is None else max(most - 1, 0)
+        self.intervals[node.var] = (0, last)
+        if node.kind == "bound":
+            self.intervals[node.var] = meet((0, last), _BLOCKS)
+            made = node.extent.cast(i32) if made is None else made
+        if made is None:
+            extent = self.visit(node.extent)
+            return replace(node, extent=extent, body=self.visit(node.body))
+        var = self.named(node.var)
+        return replace(node, var=var, extent=made, body=self.visit(node.body))
+
+    def named(self, var: Var) -> Var:
+        """The variable as a narrow one, from here on."""
+        return self.narrow.setdefault(var, Var(var.name, i32))
+
+    def narrow_of(self, expr: Expr) -> Expr | None:
+        """An i64 in 32 bits, if it fits."""
+        return self.look(expr)[0] if expr.dtype == i64 else None
+
+    @singledispatchmethod
+    def look(self, expr: Expr) -> Narrow:
+        """An i64 in 32 bits, if it fits, and its interval."""
+        del expr
+        return None, UNKNOWN
+
+    @look.register
+    def _const(self, expr: Const) -> Narrow:
+        whole = int(expr.value), int(expr.value)
+        return (Const(expr.value, i32) if within(whole, _FITS) else None), whole
+
+    @look.register
+    def _var(self, expr: Var) -> Narrow:
+        return self.narrow.get(expr), self.intervals.get(expr, UNKNOWN)
+
+    @look.register
+    def _binary(self, expr: Binary) -> Narrow:
+        (a, of_a), (b, of_b) = self.look(expr.a), self.look(expr.b)
+        interval = BINARY[expr.op](of_a, of_b)
+        if a is None or b is None or not within(interval, _FITS):
+            return None, interval
+        return Binary(expr.op, a, b), interval
+
+    @look.register
+    def _select(self, expr: Select) -> Narrow:
+        (a, of_a), (b, of_b) = self.look(expr.a), self.look(expr.b)
+        interval = hull(of_a, of_b)
+        if a is None or b is None:
+            return None, interval
+        return Select(self.visit(expr.cond), a, b), interval
+
+    @look.register
+    def _converted(self, expr: Cast) -> Narrow:
+        source = expr.a.dtype
+        if not source.is_integer or source.bits > 32 or source.name == "u32":
+            return None, UNKNOWN
+        return self.visit(expr.a).cast(i32), source.limits

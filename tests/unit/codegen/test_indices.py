@@ -1,0 +1,114 @@
+"""Indices in 32 bits: where bounds prove that they fit, and nowhere else."""
+
+import numpy as np
+import pytest
+
+from tensorlang import targets
+from tensorlang.codegen.c_family.render import render
+from tensorlang.codegen.simt.indices import MOST_BYTES, size_bounds
+from tensorlang.codegen.simt.lower import lower
+from tensorlang.ir.dtypes import i32, i64
+from tensorlang.ir.interpreter import run
+from tensorlang.ir.nodes import Binary, For, Let, Var
+from tensorlang.ir.parser import parse
+from tensorlang.ir.verifier import verify
+from tensorlang.ir.visit import walk
+
+GPU = targets.get("cuda:sm_90a")
+
+
+def divisions(func):
+    """The types that a lowered function divides in."""
+    return {
+        node.dtype
+        for node in walk(func)
+        if isinstance(node, Binary) and node.op in ("floordiv", "floormod")
+    }
+
+
+ROWS = """
+def rows(x: f32[n, {k}], y: Out[f32[n, {k}]], *, n: i64):
+    for b in bound((n * {k} + 255) // 256, "block.x"):
+        for t in bound(256, "thread.x"):
+            if b * 256 + t < n * {k}:
+                with block("y", vi=spatial(n, (b * 256 + t) // {k}),
+                           vj=spatial({k}, (b * 256 + t) % {k})):
+                    y[vi, vj] = x[vi, vj] * 2.0
+"""
+
+
+@pytest.mark.parametrize("k", [77, 77 << 20])
+def test_a_size_is_as_large_as_memory_allows(k):
+    lowered = lower(parse(ROWS.format(k=k)), GPU)
+    verify(lowered)
+    kinds = {
+        loop.var.name: loop.var.dtype for loop in walk(lowered) if type(loop) is For
+    }
+    assert kinds["thread"] == i32
+    (size,) = size_bounds(lowered).values()
+    assert size == (0, MOST_BYTES // (4 * k))
+
+
+def test_short_rows_do_what_they_did():
+    lowered = lower(parse(ROWS.format(k=77)), GPU)
+    x = np.arange(5 * 77, dtype="f4")
+    y = np.zeros_like(x)
+    run(lowered, x, y, n=5)
+    np.testing.assert_array_equal(y, x * 2)
+
+
+IMAGES = """
+def images(x: f32[n, 64, 56, 56], y: Out[f32[n, 64]], *, n: i64):
+    for b in bound(n * 64, "block.x"):
+        for t in bound(32, "thread.x"):
+            if t == 0:
+                y[b // 64, b % 64] = x[b // 64, b % 64, 3, t // 7]
+"""
+
+
+def test_blocks_of_large_rows_divide_in_32_bits():
+    lowered = lower(parse(IMAGES), GPU)
+    verify(lowered)
+    assert divisions(lowered) <= {i32}
+    x = np.arange(3 * 64 * 56 * 56, dtype="f4")
+    y = np.zeros(3 * 64, "f4")
+    run(lowered, x, y, n=3)
+    np.testing.assert_array_equal(y, x.reshape(-1, 56, 56)[:, 3, 0])
+    source = render(lowered, GPU)
+    assert "const i32 thread = threadIdx.x;" in source
+    assert "(i32)((u32)" not in source  # shown not to wrap, and written plainly
+
+
+WRAPS = """
+def wraps(y: Out[i32[1024]]):
+    for b in bound(4, "block.x"):
+        for t in bound(256, "thread.x"):
+            y[b * 256 + t] = cast(i32, b * 256 + t) * i32(1000003)
+"""
+
+
+def test_numbers_that_wrap_still_may():
+    lowered = lower(parse(WRAPS), GPU)
+    y = np.zeros(1024, "i4")
+    run(lowered, y)
+    with np.errstate(over="ignore"):
+        expected = np.arange(1024, dtype="i4") * np.int32(1000003)
+    np.testing.assert_array_equal(y, expected)
+    large = lower(parse(WRAPS.replace("1000003", "2000000011")), GPU)
+    assert "(u32)" in render(large, GPU)
+
+
+LONG = """
+def long(x: f32[6000000000], y: Out[f32[1]]):
+    for b in bound(1, "block.x"):
+        for k in range(6000000000):
+            with block("s", vk=reduction(6000000000, k)):
+                reduce(sum, y[0], x[vk])
+"""
+
+
+def test_what_does_not_fit_stays():
+    lowered = lower(parse(LONG), GPU)
+    (loop,) = [n for n in walk(lowered) if isinstance(n, For) and n.kind == "serial"]
+    assert loop.var == Var(loop.var.name, i64)
+    assert not any(isinstance(n, Let) and n.var.dtype == i32 for n in walk(lowered))
