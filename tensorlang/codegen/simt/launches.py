@@ -42,6 +42,7 @@ from tensorlang.ir.nodes import (
     Function,
     If,
     Let,
+    Load,
     Node,
     Seq,
     Stmt,
@@ -49,7 +50,15 @@ from tensorlang.ir.nodes import (
     as_expr,
     seq,
 )
-from tensorlang.ir.visit import loops, reads, rebuild, replace_buffers, writes
+from tensorlang.ir.visit import (
+    loops,
+    reads,
+    rebuild,
+    replace_buffers,
+    substitute,
+    walk,
+    writes,
+)
 
 BLOCKS: Final = ("block.x", "block.y", "block.z")
 THREADS: Final = ("thread.x", "thread.y", "thread.z")
@@ -65,6 +74,12 @@ def make_launches(function: Function, names: Names) -> Function:
     """
     function = replace(function, body=serial(function.body))
     return replace(function, body=seq(*_Host(names).run(function.body)))
+
+
+def _is_for_threads(value: Expr) -> bool:
+    """Whether the host has no such number: a float, or a vector such as a mask."""
+    kept = value.dtype.is_float or value.dtype.lanes > 1
+    return kept and not any(isinstance(node, Load) for node in walk(value))
 
 
 def is_launch(stmt: Stmt) -> bool:
@@ -87,7 +102,12 @@ class _Host:
         """The host statements of a part of the program."""
         out: list[Stmt] = []
         alone: list[Stmt] = []
-        for item in stmt.stmts if isinstance(stmt, Seq) else (stmt,):
+        inside: dict[Var, Expr] = {}
+        for given in stmt.stmts if isinstance(stmt, Seq) else (stmt,):
+            item = substitute(given, inside)
+            if isinstance(item, Let) and _is_for_threads(item.value):
+                inside[item.var] = item.value
+                continue
             if not isinstance(item, (Alloc, Let)) and not has_bound(item):
                 alone.append(item)
                 continue

@@ -1,7 +1,8 @@
 """The operators' tests on other targets than LLVM.
 
-Every module of `TWICE` runs on OpenCL and CUDA as well, where they are: one of each
-family, that covers most of what their lowering can get wrong in a few seconds.
+Of every module of `TWICE`, each test's first case runs on OpenCL and CUDA as well,
+where they are: that keeps to a minute what would take an hour, for drivers compile
+slowly. All of it is asked for by name:
 
     pytest tests/cpu/ops --target opencl    # every test that can, on this one alone
     pytest tests/cpu/ops --target all       # on every target that is here
@@ -19,7 +20,29 @@ import pytest
 from tensorlang import targets
 from tensorlang.ops.registry import operators
 
-TWICE = frozenset(())
+TWICE = frozenset(
+    (
+        "test_activations",
+        "test_batch_norm",
+        "test_convolution",
+        "test_cross_entropy",
+        "test_dense",
+        "test_embedding",
+        "test_matmul",
+        "test_movement",
+        "test_norms",
+        "test_pooling",
+        "test_randint",
+        "test_reductions",
+        "test_scans",
+        "test_selection",
+        "test_softmax",
+        "test_sorting",
+        "test_steps",
+        "test_unary",
+        "test_whole_numbers",
+    )
+)
 
 
 def present() -> list[str]:
@@ -31,7 +54,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Give a test the targets that it runs on, where they are not LLVM alone."""
     asked = metafunc.config.getoption("--target")
     names = ["llvm"]
-    if asked == "all" or (not asked and metafunc.module.__name__ in TWICE):
+    module = metafunc.module.__name__.rpartition(".")[2]
+    if asked == "all" or (not asked and module in TWICE):
         names = present()
     elif asked:
         names = [asked]
@@ -39,6 +63,25 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         names = ["llvm"]
     if names != ["llvm"]:
         metafunc.parametrize("on", names, indirect=True)
+
+
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> None:
+    """Keep each test's first case on other targets than LLVM, unless all are wanted."""
+    if config.getoption("--target"):
+        return
+    seen: set[tuple[object, str, str]] = set()
+    kept, rest = [], []
+    for item in items:
+        known = getattr(item, "callspec", None)
+        name = known.params.get("on", "llvm") if known else "llvm"
+        case = (item.parent, getattr(item, "originalname", ""), name)
+        (rest if name != "llvm" and case in seen else kept).append(item)
+        seen.add(case)
+    if rest:
+        config.hook.pytest_deselected(items=rest)
+        items[:] = kept
 
 
 @pytest.fixture(autouse=True)
