@@ -12,11 +12,13 @@ from math import prod
 from typing import Final
 
 from tensorlang.errors import ScheduleError
-from tensorlang.ir.nodes import For
+from tensorlang.ir.nodes import For, Load
+from tensorlang.ir.visit import free_vars
 from tensorlang.schedules.cutting import extent, fused
 from tensorlang.schedules.simt.row_threads import RowThreads, along, row_knobs
 from tensorlang.schedules.stages import Stage, contiguous_loop, extent_of
 from tensorlang.scheduling import Knobs, Schedule
+from tensorlang.scheduling.linear import linear
 
 _SHORT: Final = 32  # numbers that one thread folds as fast as several
 _WARP: Final = 32
@@ -95,9 +97,18 @@ def whole(s: Schedule, knobs: Knobs, stage: Stage) -> None:
 
 
 def _lies_along(stage: Stage, loop: For) -> bool:
-    """Whether the largest operand lies along a loop, and along no other one."""
-    plain = {load.indices[-1] for load in stage.loads if load.indices}
-    return contiguous_loop(stage) is loop and stage.axis(loop) in plain
+    """Whether the largest operand lies along a loop, and other ones go further."""
+    if contiguous_loop(stage) is not loop:
+        return False
+    largest = max(stage.loads, key=_freedom)
+    steps = dict(linear(largest.indices[-1]).terms)
+    own = steps.pop(stage.axis(loop), 0)
+    return own == 1 and all(step >= _SHORT for step in steps.values())
+
+
+def _freedom(load: Load) -> int:
+    """How many variables a place depends on."""
+    return len(frozenset().union(*(free_vars(index) for index in load.indices)))
 
 
 def _is_exact(stage: Stage) -> bool:
