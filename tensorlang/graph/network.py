@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorlang.errors import GraphError, WeightError
+from tensorlang.errors import ArgumentError, GraphError, WeightError
 from tensorlang.graph.fusion import fuse
 from tensorlang.graph.leaves import Weight
 from tensorlang.graph.passes import fold, inline, without_doubles
@@ -96,6 +96,7 @@ class Network:
             weights: The weights, where they are known.
 
         Raises:
+            ArgumentError: the key is not one key.
             GraphError: two weights have one path.
             WeightError: the weights that are given are not those of the network.
         """
@@ -110,6 +111,10 @@ class Network:
         self.weights: dict[str, np.ndarray[Any, Any]] = {}
         self.states: dict[str, np.ndarray[Any, Any]] = {}
         self._contexts: dict[Any, Any] = {}
+        if key is not None and (not isinstance(key, random.Key) or key.shape):
+            raise ArgumentError(
+                f"a network begins with one key, such as random.key(0), not {key!r:.80}"
+            )
         made, drawn = random.split(random.key(0) if key is None else key)
         self._begin(made, drawn, known=weights is not None)
         if weights is not None:

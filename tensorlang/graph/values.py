@@ -146,6 +146,9 @@ class Tensor(Value):
     def __neg__(self) -> Any:
         return math.negative(self)
 
+    def __abs__(self) -> Any:
+        return math.abs(self)
+
     def __matmul__(self, other: Any) -> Any:
         return math.matmul(self, other)
 

@@ -245,7 +245,8 @@ def evaluated(
     sums = {"loss": 0.0, **dict.fromkeys(measures, 0.0)}
     for at in _batches(np.arange(count), batch):
         outputs = trainer.network.transform(*(array[at] for array in inputs))
-        sums["loss"] += float(trainer.loss(outputs, truths[at])) * len(at)
+        several = outputs if isinstance(outputs, tuple) else (outputs,)
+        sums["loss"] += float(trainer.loss(*several, truths[at])) * len(at)
         for name, measure in measures.items():
             sums[name] += measure(outputs, truths[at]) * len(at)
     return {f"validation_{name}": value / count for name, value in sums.items()}

@@ -67,7 +67,9 @@ def summary(layer: Any, specs: Sequence[TensorSpec]) -> str:
     table = Table("layer", "", "output", "parameters")
     table.columns[3].justify = "right"
     seen: set[Weight] = set()
-    for row in filter(lambda row: row.path, rows_of(layer, specs)):
+    for row in rows_of(layer, specs):
+        if not (row.path or row.weights):  # the whole, which the others are parts of
+            continue
         own = [weight for weight in row.weights if weight not in seen]
         again = bool(row.weights) and not own
         seen.update(own)

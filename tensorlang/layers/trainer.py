@@ -75,11 +75,16 @@ class Trainer:
             target: Where to compute; `{"loss": ...}` says where the loss alone does.
 
         Raises:
-            ArgumentError: there is no loss of that name.
+            ArgumentError: there is no loss of that name, or no such optimizer.
         """
         if isinstance(loss, str) and loss not in LOSSES:
             raise ArgumentError(
                 f"there is no loss {loss!r}; there is {', '.join(LOSSES)}"
+            )
+        if not isinstance(optimizer, (Optimizer, type(None))):
+            raise ArgumentError(
+                f"an optimizer is one of tensorlang.layers, such as Adam(lr=1e-3), not "
+                f"{optimizer!r:.60}"
             )
         self.network = network
         self.loss = LOSSES[loss] if isinstance(loss, str) else loss

@@ -197,6 +197,18 @@ TEXTS: Final[dict[str, str]] = {
   share = Mul(x, half)
   y = Mul(share, above)
 }""",
+    "expm1": """expm1 (x) => (y) {
+  o = Constant <value = double {1.0}> ()
+  one = CastLike(o, x)
+  power = Exp(x)
+  y = Sub(power, one)
+}""",
+    "log1p": """log1p (x) => (y) {
+  o = Constant <value = double {1.0}> ()
+  one = CastLike(o, x)
+  above = Add(x, one)
+  y = Log(above)
+}""",
     "silu": """silu (x) => (y) {
   gate = Sigmoid(x)
   y = Mul(x, gate)

@@ -45,6 +45,10 @@ class Writer:
         if isinstance(value, ConstantKey):
             return self.constant(np.asarray(value.data.words))
         if isinstance(value, Value):
+            if not self.names[value]:
+                raise GraphError(
+                    f"ONNX is written for zeros of known shapes: {value!r}"
+                )
             return self.names[value]
         return self.constant(np.asarray(value, like.spec.numpy))
 

@@ -115,9 +115,9 @@ def gelu(writer: Writer, node: Node) -> Any:
     return writer.call(name, writer.name(node.args[0]))
 
 
-def silu(writer: Writer, node: Node) -> Any:
-    """SiLU, by a function that stands in the file."""
-    return writer.call("silu", writer.name(node.args[0]))
+def own(name: str) -> Kind:
+    """A function of one array that stands in the file."""
+    return lambda writer, node: writer.call(name, writer.name(node.args[0]))
 
 
 def softplus(writer: Writer, node: Node) -> Any:

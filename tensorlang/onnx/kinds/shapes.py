@@ -52,3 +52,15 @@ def pad(writer: Writer, node: Node) -> Any:
     ends = [low for low, _ in pairs] + [high for _, high in pairs]
     around = writer.name(0 if value is None else value, x)
     return writer.emit("Pad", writer.name(x), writer.whole(*ends), around)
+
+
+def inside(writer: Writer, node: Node) -> Any:
+    """What lies inside of a padding: a slice."""
+    dy, pairs = node.args[0], argument(node, 2, "padding", None)
+    cut = [axis for axis, pair in enumerate(pairs) if tuple(pair) != (0, 0)]
+    starts = [pairs[axis][0] for axis in cut]
+    ends = [node.results[0].shape[axis] + pairs[axis][0] for axis in cut]
+    if any(isinstance(end, Dim) for end in ends):
+        raise GraphError(f"{node.place}: ONNX is written for slices of known sizes")
+    bounds = [writer.whole(*each) for each in (starts, ends, cut)]
+    return writer.emit("Slice", writer.name(dy), *bounds)

@@ -7,7 +7,7 @@ from typing import Any, Final
 from tensorlang.graph.network import training
 from tensorlang.onnx.calls import Call, Reader
 from tensorlang.onnx.readers.plain import meant
-from tensorlang.ops import nn, random
+from tensorlang.ops import math, nn, random
 
 
 def _norm(call: Call) -> Any:
@@ -42,6 +42,8 @@ OURS: Final[dict[str, Reader]] = {
     "dense_without_bias": lambda call: nn.dense(*call.inputs),
     "gelu": lambda call: nn.gelu(call.inputs[0]),
     "gelu_tanh": lambda call: nn.gelu(call.inputs[0], "tanh"),
+    "expm1": lambda call: math.expm1(call.inputs[0]),
+    "log1p": lambda call: math.log1p(call.inputs[0]),
     "silu": lambda call: nn.silu(call.inputs[0]),
     "rms_norm": _rms_norm,
     "batch_norm_train": _norm,

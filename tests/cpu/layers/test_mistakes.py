@@ -17,7 +17,7 @@ from tensorlang.errors import (
 )
 from tensorlang.graph import Context, TensorSpec
 from tensorlang.layers import Dense, Dropout, Layer, Model, Sequential
-from tensorlang.ops import math, random
+from tensorlang.ops import math, nn, random
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(20, 8)).astype(np.float32)
@@ -126,6 +126,16 @@ WRONG = {
         ArgumentError,
         "sizes are whole numbers from 0 on, not {'batch': 'a'}",
     ),
+    "an optimizer by name": (
+        lambda: model(optimizer="adam"),
+        ArgumentError,
+        r"an optimizer is one of tensorlang.layers, such as .*, not 'adam'",
+    ),
+    "several keys": (
+        lambda: Model(Dense(3)).compile(("batch", 8), key=random.split(random.key(0))),
+        ArgumentError,
+        "a network begins with one key",
+    ),
     "no such folder": (
         lambda: model().save("/nowhere/at/all.onnx"),
         FileNotFoundError,
@@ -188,3 +198,24 @@ def test_steps_of_several_threads_are_made_one_after_the_other() -> None:
         each.join()
     first, second = alone.get_states(), shared.get_states()
     assert all(np.array_equal(first[name], second[name]) for name in first)
+
+
+def test_a_summary_of_one_layer_alone() -> None:
+    assert "27" in Model(Dense(3)).summary(("batch", 8))
+
+
+def test_validation_of_several_outputs() -> None:
+    class Two(Layer):
+        def __init__(self) -> None:
+            super().__init__()
+            self.head = Dense(3)
+
+        def apply(self, x):
+            y = self.head(x)
+            return y, abs(y)
+
+    made = Model(Two()).compile(
+        ("batch", 8), loss=lambda y, size, t: nn.cross_entropy(y, t) + math.mean(size)
+    )
+    (epoch,) = made.fit(X, T, validation=(X, T), batch=20, progress=False)
+    assert epoch.metrics["validation_loss"] < epoch.loss
