@@ -41,7 +41,9 @@ class Checked:
         try:
             self.kernel(*args)
         except KernelError as error:
-            indices = np.asarray(args[self.indices])
+            from tensorlang.runtime.device_arrays import on_host  # noqa: PLC0415
+
+            indices = on_host(args[self.indices])
             wrong = np.argwhere((indices < 0) | (indices >= self.bound))
             if not len(wrong):
                 raise

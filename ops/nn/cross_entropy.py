@@ -113,9 +113,9 @@ class _Explained:
         try:
             self.kernel(*args)
         except KernelError as error:
-            labels = next(a for a in args if a.dtype.kind in "iu")
-            if type(labels) is not np.ndarray:  # on a device
-                raise
+            from tensorlang.runtime.device_arrays import on_host  # noqa: PLC0415
+
+            labels = on_host(next(a for a in args if a.dtype.kind in "iu"))
             fine = (labels >= 0) & (labels < self.classes)
             wrong = labels[~(fine | (labels == self.ignored))]
             if not wrong.size:

@@ -17,6 +17,7 @@ import numpy as np
 from tensorlang.errors import ArgumentError, DTypeError
 from tensorlang.ir.dtypes import bf16
 from tensorlang.runtime import cuda_driver, dlpack
+from tensorlang.runtime.arrays import Array
 from tensorlang.runtime.device_arrays import DeviceArray, Place, Shape, row_major
 
 _CONTEXT: Final = "import pycuda.autoprimaryctx in place of pycuda.autoinit"
@@ -53,6 +54,21 @@ class CudaPlace(Place):
                 "cuMemcpyDtoDAsync_v2", made.memory, array.memory, array.nbytes, stream
             )
         return made
+
+    def fetch(self, array: DeviceArray) -> Array:
+        """The elements in host memory, in the order of the array's stream."""
+        found = np.empty(array.shape, array.dtype)
+        stream = array.stream or cuda_driver.LEGACY
+        with self.device.current():
+            cuda_driver.call(
+                "cuMemcpyDtoHAsync_v2",
+                found.ctypes.data,
+                array.memory,
+                array.nbytes,
+                stream,
+            )
+            cuda_driver.call("cuStreamSynchronize", stream)
+        return found
 
     def hand_over(self, array: DeviceArray) -> Any:
         """A fresh array in its library's kind."""

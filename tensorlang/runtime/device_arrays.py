@@ -51,6 +51,10 @@ class Place(ABC):
         """The elements in memory of their own."""
 
     @abstractmethod
+    def fetch(self, array: DeviceArray) -> Array:
+        """The elements of a contiguous array in host memory."""
+
+    @abstractmethod
     def hand_over(self, array: DeviceArray) -> Any:
         """A fresh array in its library's kind."""
 
@@ -273,6 +277,11 @@ def where(values: Iterable[Any]) -> str | None:
             "them to one device and context"
         )
     return next(iter(found.values()), None)
+
+
+def on_host(array: Array | DeviceArray) -> Array:
+    """The elements in host memory, fetched from where they are."""
+    return array.place.fetch(array) if isinstance(array, DeviceArray) else array
 
 
 def empty_like(like: DeviceArray, shape: Shape, dtype: np.dtype[Any]) -> DeviceArray:

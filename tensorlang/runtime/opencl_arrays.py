@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tensorlang.errors import ArgumentError
+from tensorlang.runtime.arrays import Array
 from tensorlang.runtime.device_arrays import DeviceArray, Place, Shape, row_major
 from tensorlang.runtime.opencl_device import Context, of_caller
 
@@ -44,6 +45,11 @@ class OpenCLPlace(Place):
             cl.enqueue_copy(self.queue, made.owner[0], array.owner[0])
         return made
 
+    def fetch(self, array: DeviceArray) -> Array:
+        """The elements in host memory."""
+        found: Array = array.owner[1].get()
+        return found
+
     def hand_over(self, array: DeviceArray) -> Any:
         """The array of PyOpenCL itself."""
         return array.owner[1]
@@ -62,6 +68,11 @@ def from_pyopencl(array: Any, name: str) -> DeviceArray:
     context = of_caller(array.context, array.queue.device)
     offset, base = int(array.offset), array.base_data
     buffer = base
+    if array.nbytes and not hasattr(base, "int_ptr"):
+        raise ArgumentError(
+            f"{name} lies in shared virtual memory, and kernels take buffers; make it "
+            "with an allocator of buffers"
+        )
     dtype, shape = np.dtype(array.dtype), tuple(map(int, array.shape))
     strides = tuple(map(int, array.strides)) if shape else ()
     place = OpenCLPlace(context, array.queue, array.allocator)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tensorlang.errors import ArgumentError, TargetError
+from tensorlang.errors import ArgumentError, DeviceError, TargetError
 from tensorlang.ir.dtypes import DType
 from tensorlang.runtime import calling, launcher
 from tensorlang.runtime.device_arrays import DeviceArray, seen
@@ -89,7 +89,7 @@ class OpenCLKernel(DeviceKernel):
         self._host, code = launcher.unpacked(artifact.wrapper_code)
         self._launcher = launcher.Launcher(self.name, self._host, code)
         self._checks = any(["faults"] in x["args"] for x in self._host["launches"])
-        self._programs: dict[int, _Program] = {}
+        self._programs: dict[tuple[int, int], _Program] = {}
         self._start = start_address()
         self._own = self._program(of_target(target.index))
 
@@ -122,7 +122,7 @@ class OpenCLKernel(DeviceKernel):
 
     def _program(self, context: Context) -> _Program:
         """The kernel in a context, loaded once."""
-        key = context.context.int_ptr
+        key = (context.context.int_ptr, context.handle.int_ptr)
         found = self._programs.get(key)
         if found is None:
             with context.lock:
@@ -137,8 +137,12 @@ class OpenCLKernel(DeviceKernel):
         program, queue = self._own, self._own.context.queue
         if there:
             program, queue = self._where(there)
-        with program.context.lock:
-            code = self._run(call, program, queue, wait=len(there) < len(call.arrays))
+        wait = len(there) < len(call.arrays)
+        try:
+            with program.context.lock:
+                code = self._run(call, program, queue, wait=wait)
+        except program.context.cl.Error as error:
+            raise DeviceError(f"{self.name}: OpenCL failed: {error}") from error
         for target, source in call.back:
             np.copyto(target, source)
         if code:

@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 
-from tensorlang.errors import ArgumentError, DTypeError, ShapeError
+from tensorlang.errors import (
+    ArgumentError,
+    DeviceError,
+    DeviceMemoryError,
+    DTypeError,
+    KernelError,
+    ShapeError,
+)
 from tensorlang.ops import find, math, nn, optim, random
 
 cl = pytest.importorskip("pyopencl")
@@ -71,6 +78,52 @@ def test_what_does_not_fit_is_told(queue):
     lone = there(queue, np.zeros((8, 33), np.float32)).with_queue(None)
     with pytest.raises(ArgumentError, match="no command queue"):
         kernel(lone)
+
+
+def test_memory_that_is_no_buffer_is_told(queue):
+    from pyopencl.tools import SVMAllocator
+
+    flags = cl.svm_mem_flags.READ_WRITE
+    allocator = SVMAllocator(queue.context, flags=flags, queue=queue)
+    from pyopencl import array as arrays
+
+    made = arrays.empty(queue, (8, 33), np.float32, allocator=allocator)
+    with pytest.raises(ArgumentError, match="shared virtual memory"):
+        softmax()(made)
+
+
+def test_a_check_reports_its_fault_once(queue):
+    table = there(queue, RNG.normal(size=(5, 3)).astype(np.float32))
+    for _ in range(2):
+        with pytest.raises(KernelError, match="an index is 9, and what it indexes"):
+            nn.embedding(there(queue, np.array([1, 9], np.int32)), table)
+        rows = nn.embedding(there(queue, np.array([1, 4], np.int32)), table)
+        np.testing.assert_array_equal(rows.get(), table.get()[[1, 4]])
+
+
+def test_what_the_driver_refuses_is_told(monkeypatch):
+    kernel = softmax()
+    x = np.zeros((8, 33), np.float32)
+    kernel(x)
+    program = kernel._own
+    with monkeypatch.context() as patch:
+        patch.setattr(program, "table", 0)
+        patch.setattr(kernel, "_launcher", lambda *_: -6)
+        kernel._launcher.temporaries = []
+        with pytest.raises(DeviceMemoryError, match="OUT_OF_HOST_MEMORY"):
+            kernel(x)
+        patch.setattr(kernel, "_launcher", lambda *_: -48)
+        kernel._launcher.temporaries = []
+        with pytest.raises(DeviceError, match="INVALID_KERNEL"):
+            kernel(x)
+
+        def broken(*_):
+            raise cl.LogicError("clEnqueueMapBuffer failed")
+
+        patch.setattr(kernel, "_buffer", broken)
+        with pytest.raises(DeviceError, match="OpenCL failed: clEnqueueMapBuffer"):
+            kernel(x)
+    np.testing.assert_allclose(kernel(x), 1 / 33, rtol=1e-6)
 
 
 def test_overlaps(queue):
