@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, Final
 
-from tensorlang.runtime import cuda_driver
+from tensorlang.errors import DeviceError
+from tensorlang.runtime import cuda_driver, toolchain
 from tensorlang.runtime.cuda_driver import Device, Memory
 
 _ALIGN: Final = 256  # bytes: what any access and copy may want
@@ -33,7 +34,7 @@ class Module:
         self.device: Final = device
         self._module = ctypes.c_void_p()
         with device.lock, device.current():
-            cuda_driver.call("cuModuleLoadData", ctypes.byref(self._module), cubin)
+            self._load(cubin)
             handles = [self._function(launch) for launch in launches]
             self._reported = Memory(device, ctypes.sizeof(ctypes.c_int32))
             self._forget(cuda_driver.LEGACY)
@@ -41,6 +42,17 @@ class Module:
         self._handles = (ctypes.c_void_p * len(handles))(*handles)
         self.table: Final = ctypes.addressof(self._handles)
         self.faults: Final = self._reported.address
+
+    def _load(self, cubin: bytes) -> None:
+        try:
+            cuda_driver.call("cuModuleLoadData", ctypes.byref(self._module), cubin)
+        except DeviceError as error:
+            made = DeviceError(
+                f"{error}; the code was made by {toolchain.versions()}: install a driver "
+                "that is as new, or set CUDA_HOME to an older toolkit"
+            )
+            made.lost = error.lost
+            raise made from None
 
     def _function(self, launch: Mapping[str, Any]) -> int:
         function = ctypes.c_void_p()

@@ -175,6 +175,12 @@ def test_what_the_driver_refuses(driver):
     np.testing.assert_allclose(kernel(x), np.full_like(x, 1 / 24), rtol=1e-6)
 
 
+def test_code_that_the_driver_does_not_know(driver):
+    driver.fail["cuModuleLoadData"] = 400
+    with pytest.raises(DeviceError, match="made by fake: install a driver that is"):
+        softmax(driver)(np.zeros((4, 24), np.float32))
+
+
 def test_a_check_reports_its_fault(driver):
     table = RNG.normal(size=(5, 3)).astype(np.float32)
     with pytest.raises(KernelError):
