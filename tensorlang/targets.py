@@ -208,7 +208,7 @@ def _opencl(index: int) -> Target:
         block_threads=device.block_threads,
         shared_bytes=device.shared_bytes,
         driver=device.driver,
-        **limits,  # type: ignore[arg-type]
+        **limits,
     )
 
 

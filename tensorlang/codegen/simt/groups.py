@@ -103,10 +103,11 @@ class _Groups:
         length = self.shortest(count, each, first)
         position = add(first, Var(var.name, i64)).cast(var.dtype)
         body = specialise(serial(loop.body), {var: position}, {})
-        inner: Stmt = For(Var(var.name, i64), length, "serial", body)
+        loop = For(Var(var.name, i64), length, "serial", body)
+        inner: Stmt = loop
         if not isinstance(length, Const):
             size = self.names.var("count", i64)
-            inner = seq(Let(size, length), replace(inner, extent=size))
+            inner = seq(Let(size, length), replace(loop, extent=size))
         inner = seq(Let(first, mul(group, each)), inner)
         return seq(*lets, self.launch(groups, inner, group))
 
@@ -121,9 +122,9 @@ class _Groups:
 
     def shortest(self, count: Expr, each: Expr, first: Expr) -> Expr:
         """The iterations of a group: the last one may have fewer."""
-        known = isinstance(count, Const) and isinstance(each, Const)
-        if known and int(count.value) % int(each.value) == 0:
-            return each
+        match count, each:
+            case Const(value=whole), Const(value=part) if int(whole) % int(part) == 0:
+                return each
         return make("min", each, sub(count, first))
 
     def launch(self, groups: Expr, body: Stmt, group: Var | None = None) -> Stmt:

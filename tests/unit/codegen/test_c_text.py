@@ -9,6 +9,8 @@ from tensorlang.codegen.simt.lower import lower
 from tensorlang.ir.dtypes import DType
 from tensorlang.ir.nodes import Const
 from tensorlang.ir.parser import parse
+from tensorlang.ops.building import default
+from tensorlang.ops.registry import find
 from tensorlang.targets import Target
 
 OPENCL = Target(kind="opencl", device="a test", arch="gpu64", block_threads=256)
@@ -41,6 +43,13 @@ def test_rows(golden, target):
     source = render(lowered, target, {"threads": 64})
     assert source == render(lower(parse(ROWS), target), target, {"threads": 64})
     golden(source)
+
+
+@pytest.mark.parametrize("name", ["math.add", "random.bits"])
+def test_operator(name, golden):
+    op = find(name)
+    made = default(op, op.default, CUDA, {})[0]
+    golden(render(lower(made.function, CUDA), CUDA, dict(made.knobs)))
 
 
 def test_rows_lowered(golden):
