@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, Final
 
-from tensorlang.errors import DeviceError
+from tensorlang.errors import DeviceError, DeviceMemoryError
 from tensorlang.runtime import cuda_driver, toolchain
 from tensorlang.runtime.cuda_driver import Device, Memory
 
@@ -46,10 +46,12 @@ class Module:
     def _load(self, cubin: bytes) -> None:
         try:
             cuda_driver.call("cuModuleLoadData", ctypes.byref(self._module), cubin)
+        except DeviceMemoryError:
+            raise
         except DeviceError as error:
             made = DeviceError(
-                f"{error}; the code was made by {toolchain.versions()}: install a driver "
-                "that is as new, or set CUDA_HOME to an older toolkit"
+                f"{error}; the code was made by {toolchain.versions()}: install a "
+                "driver that is as new, or set CUDA_HOME to an older toolkit"
             )
             made.lost = error.lost
             raise made from None
