@@ -59,7 +59,7 @@ def test_e_loading_goes_on_with_the_same_bits(optimizer) -> None:
 
 def test_two_runs_with_one_seed_are_one() -> None:
     first, second, third = model(), model(), model(seed=1)
-    assert steps(first, 30) == steps(second, 30)
+    assert steps(first, 100) == steps(second, 100)
     for path, array in first.get_params().items():
         np.testing.assert_array_equal(array, second.get_params()[path])
     assert steps(third, 1) != steps(model(), 1)

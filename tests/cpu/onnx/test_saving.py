@@ -127,6 +127,24 @@ def test_e_loading_goes_on_with_the_same_bits(tmp_path) -> None:
         np.testing.assert_array_equal(array, states[name])
 
 
+def test_100_steps_resumed_from_a_save_at_50_have_the_same_bits(tmp_path) -> None:
+    layers = Sequential(Dense(16, "relu"), BatchNorm(), Dropout(0.3), Dense(10))
+    x = X.reshape(16, -1)
+    whole = Model(layers).compile(("batch", 288), optimizer=Adam(clip=1.0))
+    for _ in range(50):
+        whole.train_one_batch(x, T)
+    whole.save(tmp_path / "net.onnx")
+    for _ in range(50):
+        whole.train_one_batch(x, T)
+    resumed = Model.load(tmp_path / "net.onnx")
+    for _ in range(50):
+        resumed.train_one_batch(x, T)
+    states = resumed.get_states()
+    assert states["step"] == 100
+    for name, array in whole.get_states().items():
+        np.testing.assert_array_equal(array, states[name])
+
+
 class Words(Layer):
     """What the other models have not."""
 
