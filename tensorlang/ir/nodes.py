@@ -86,6 +86,15 @@ to it with the same axes, and together they run its body once. What they write t
 registers is each thread's own: a register buffer allocated outside of the threads is
 spread over them by its layout, whose first result is the thread.
 
+*Calls of a warp.* A collective (`tensorlang.ir.collectives`) is an expression that the
+32 lanes of a warp evaluate together: each gives its arguments, and gets what is made
+of those of all. A lane that is missing is a fault; so is one outside of threads.
+
+*Copies under way.* A store hinted `async` only starts. `commit_copies` makes one group
+of those that a thread started, `wait_copies(n)` lets all but its last `n` groups be
+there; until then their elements may be neither read nor written. To other threads such
+a store happens at the wait.
+
 *Names.* Within a function every loop variable, axis, `Let` and buffer has its own name
 along every path from the root (siblings may share), every block its own name. Trees are
 immutable and compared by structure, names included.
@@ -513,7 +522,10 @@ def _check_access(
 
 @node
 class Call(Expr):
-    """A named function of `tensorlang.ir.intrinsics`, applied lane by lane."""
+    """A named function of `tensorlang.ir.intrinsics`, applied lane by lane.
+
+    Those of `tensorlang.ir.collectives` are applied to all lanes of a warp together.
+    """
 
     name: str
     args: tuple[Expr, ...]

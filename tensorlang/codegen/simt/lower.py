@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from tensorlang.codegen.blocks import remove_blocks
-from tensorlang.codegen.collectives import refuse_missing
+from tensorlang.codegen.collectives import check_rows, refuse_missing
 from tensorlang.codegen.copies import narrow_copies, plain_copies
 from tensorlang.codegen.deinterleave import deinterleave
 from tensorlang.codegen.expand_math import expand_math
@@ -64,6 +64,7 @@ def lower(function: Function, target: Any) -> Function:
     function = in_lockstep(simplify_function(function), names, target.vector_bits // 8)
     function = unroll(function, names, _WRITTEN_OUT.get(target.kind))
     function = narrow_copies(simplify_function(function))
+    check_rows(function)
     function = widen_narrow(load_once(function))
     return narrow_indices(name_shared(function, names))
 

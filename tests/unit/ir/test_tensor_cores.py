@@ -5,11 +5,14 @@ from textwrap import indent
 import numpy as np
 import pytest
 
+from tensorlang.codegen.simt.lower import lower
+from tensorlang.errors import CodegenError
 from tensorlang.ir.interpreter import run
 from tensorlang.ir.mma import tf32
 from tensorlang.ir.parser import parse
 from tensorlang.ir.printer import show
 from tensorlang.ir.verifier import verify
+from tensorlang.targets import get
 
 RESULT = """
 y[lane // 4, lane % 4 * 2] = extract(d, 0)
@@ -70,6 +73,19 @@ def test_a_tile_of_sixteen(dtype, turned):
 def parse_kind():
     ml_dtypes = pytest.importorskip("ml_dtypes")
     return np.dtype(ml_dtypes.bfloat16)
+
+
+def test_rows_that_no_instruction_loads_are_refused():
+    func = parse(
+        """
+def f(a: bf16[16, 16], y: Out[bf16[32]]):
+    for lane in bound(32, "thread.x"):
+        w: bf16x8 = ldmatrix_x4(a[lane % 16, ramp(lane // 16 * 8, 1, 8)])
+        y[lane] = extract(w, 0)
+"""
+    )
+    with pytest.raises(CodegenError, match="rows of 8 neighbours from shared memory"):
+        lower(func, get("cuda:sm_80"))
 
 
 def test_tf32_rounds_its_operands():
