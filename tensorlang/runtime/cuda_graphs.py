@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final
 
+from tensorlang.errors import DeviceError
 from tensorlang.runtime import cuda_driver
 from tensorlang.runtime.cuda_driver import Device
 
@@ -56,7 +57,13 @@ class Graphs:
             return False
         graph = self._seen[key]
         if graph is None:
-            graph = self._seen[key] = self._captured(start)
+            try:
+                graph = self._seen[key] = self._captured(start)
+            except DeviceError as error:
+                if error.lost:
+                    raise
+                self._pay = False  # a driver without them: launches go one by one
+                return False
         cuda_driver.call("cuGraphLaunch", graph, stream)
         return True
 

@@ -14,6 +14,7 @@ from tensorlang.errors import (
     ShapeError,
     TensorlangError,
 )
+from tensorlang.ir import parse
 from tensorlang.ops import find, math, nn, optim, random
 from tensorlang.runtime import building
 
@@ -220,29 +221,58 @@ def test_dynamic_shared_memory_is_asked_for(driver):
     assert [call[1:] for call in asked] == [(8, 100 << 10)]
 
 
-def test_graphs(driver, fake):
-    op = find("nn.batch_norm_train")
-    kernel = op.build(op.default, "cuda")
-    assert kernel.resources["launches"] >= 1
-    arrays = []
-    from tensorlang.ops.examples import arguments
+STEPS = """
+def steps(x: InOut[f32[n]], *, n: i64, rounds: i64):
+    t = alloc(f32[n])
+    for r in range(rounds):
+        for i in bound((n + 31) // 32, "block.x"):
+            for j in bound(32, "thread.x"):
+                if i * 32 + j < n:
+                    t[i * 32 + j] = x[i * 32 + j] * 2.0
+        for i in bound((n + 31) // 32, "block.x"):
+            for j in bound(32, "thread.x"):
+                if i * 32 + j < n:
+                    x[n - 1 - (i * 32 + j)] = t[i * 32 + j] + 1.0
+"""
 
-    workload = op.workload(
-        *[(2, 3, 4, 4), (3,), (3,), (3,), (3,)][: len(op.default.shapes)]
-    )
-    kernel = op.build(workload, "cuda")
-    given, scalars = arguments(op, workload, seed=1)
-    if len(kernel._host["launches"]) < 4:
-        pytest.skip("it has few launches by now")
-    arrays = [fake.Tensor(driver, array) for array in given]
-    results = []
-    for _ in range(3):
-        for held, array in zip(arrays, given, strict=True):
-            fake.ctypes.memmove(int(held.memory), array.ctypes.data, array.nbytes)
-        kernel.launch(*arrays, *scalars)
-        results.append([held.get().copy() for held in arrays])
-    assert driver.counted("cuGraphLaunch") == 2
+
+@pytest.fixture
+def steps(driver, fake):
+    """A kernel of many launches, and four calls of it on one array."""
+    start = RNG.normal(size=70).astype(np.float32)
+
+    def calls(stream=None):
+        kernel = build(parse(STEPS), "cuda")
+        x = fake.Tensor(driver, start, stream=stream)
+        expected = start
+        for _ in range(4):
+            kernel(x, 3)
+            for _ in range(3):
+                expected = (expected * np.float32(2) + np.float32(1))[::-1]
+            np.testing.assert_array_equal(x.get(), expected)
+
+    return calls
+
+
+def test_many_launches_are_a_graph_when_they_come_again(steps, driver):
+    steps(stream=66)
     assert driver.counted("cuStreamEndCapture") == 1
-    for later in results[1:]:
-        for a, b in zip(results[0], later, strict=True):
-            np.testing.assert_array_equal(a, b)
+    launched = [call[2] for call in driver.calls if call[0] == "cuGraphLaunch"]
+    assert launched == [66] * 3
+    assert len(driver.launched) == 4 * 6
+    assert {launch[-1] for launch in driver.launched} == {66}
+
+
+def test_graphs_may_be_off_or_not_there(steps, driver, monkeypatch):
+    driver.fail["cuStreamBeginCapture_v2"] = 400
+    steps()
+    assert driver.counted("cuGraphLaunch") == 0
+    assert driver.counted("cuStreamBeginCapture_v2") == 1
+    driver.fail = {}
+    building.forget()
+    steps()
+    assert driver.counted("cuGraphLaunch") == 3
+    building.forget()
+    monkeypatch.setenv("TENSORLANG_CUDA_GRAPHS", "0")
+    steps()
+    assert driver.counted("cuGraphLaunch") == 3
