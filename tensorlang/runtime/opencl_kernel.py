@@ -15,6 +15,7 @@ from tensorlang.runtime import calling, launcher
 from tensorlang.runtime.device_arrays import DeviceArray, seen
 from tensorlang.runtime.device_kernel import DeviceKernel
 from tensorlang.runtime.kernel import Artifact
+from tensorlang.runtime.known_calls import KnownCalls
 from tensorlang.runtime.opencl_device import (
     Context,
     failed,
@@ -89,6 +90,7 @@ class OpenCLKernel(DeviceKernel):
         self._host, code = launcher.unpacked(artifact.wrapper_code)
         self._launcher = launcher.Launcher(self.name, self._host, code)
         self._checks = any(["faults"] in x["args"] for x in self._host["launches"])
+        self._known = KnownCalls(self.signature)
         self._programs: dict[tuple[int, int], _Program] = {}
         self._start = start_address()
         self._own = self._program(of_target(target.index))
@@ -132,7 +134,10 @@ class OpenCLKernel(DeviceKernel):
 
     def _slow(self, *args: Any) -> None:
         """Check the arguments and run all launches; wait where the host has arrays."""
-        call = calling.prepare(self.signature, args, seen)
+        call = self._known.call(args)
+        if call is None:
+            call = calling.prepare(self.signature, args, seen)
+            self._known.keep(args, call)
         there = [array for array in call.arrays if isinstance(array, DeviceArray)]
         program, queue = self._own, self._own.context.queue
         if there:
