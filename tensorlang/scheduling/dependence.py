@@ -14,8 +14,10 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations_with_replacement, product
 
 from tensorlang.ir.nodes import (
+    Arrive,
     AtomicUpdate,
     Barrier,
+    BarrierObject,
     Block,
     Buffer,
     Expr,
@@ -25,10 +27,12 @@ from tensorlang.ir.nodes import (
     Load,
     Node,
     Reduce,
+    Role,
     Seq,
     Stmt,
     Store,
     Var,
+    Wait,
 )
 from tensorlang.ir.visit import (
     allocations,
@@ -43,6 +47,7 @@ from tensorlang.scheduling.slices import Extents
 from tensorlang.scheduling.tree import constant
 
 INDEPENDENT = ("spatial", "disjoint")
+MEETINGS = (Barrier, Role, BarrierObject, Arrive, Wait)
 COMMUTING_ATOMICS = ("min", "max", "and", "or", "xor")
 
 
@@ -158,7 +163,7 @@ def dependences(
         if not writes(block) <= private:
             yield from _within(block, loops, scan.extents)
     yield from _between(scan, loops, private)
-    if any(isinstance(node, Barrier) for node in walk(body)):
+    if any(isinstance(node, MEETINGS) for node in walk(body)):
         yield Dependence(loops, "a barrier stands inside")
 
 
@@ -183,7 +188,7 @@ def meetings(a: Stmt, b: Stmt, around: Collection[Var]) -> Iterator[str]:
             agreed = fixed(pairs, extents)
             if agreed is not None and not agreed.issuperset(around):
                 yield _meeting(one, other)
-    if any(isinstance(node, Barrier) for stmt in (a, b) for node in walk(stmt)):
+    if any(isinstance(node, MEETINGS) for stmt in (a, b) for node in walk(stmt)):
         yield "a barrier stands inside"
 
 

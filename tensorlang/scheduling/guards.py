@@ -7,7 +7,9 @@ from functools import singledispatch
 
 from tensorlang.ir.nodes import (
     Alloc,
+    Arrive,
     Barrier,
+    BarrierObject,
     Block,
     Expr,
     For,
@@ -15,8 +17,10 @@ from tensorlang.ir.nodes import (
     Let,
     Load,
     Node,
+    Role,
     Seq,
     Stmt,
+    Wait,
     seq,
 )
 from tensorlang.ir.visit import walk
@@ -53,8 +57,16 @@ def _(stmt: Seq, condition: Expr) -> Stmt:
     return seq(*(guarded(part, condition) for part in stmt.stmts))
 
 
+@guarded.register
+def _(stmt: Role, condition: Expr) -> Stmt:
+    return replace(stmt, body=guarded(stmt.body, condition))
+
+
 @guarded.register(Alloc)
 @guarded.register(Barrier)
+@guarded.register(BarrierObject)
+@guarded.register(Arrive)
+@guarded.register(Wait)
 def _(stmt: Stmt, condition: Expr) -> Stmt:  # noqa: ARG001 - these are never skipped
     return stmt
 
