@@ -17,6 +17,7 @@ from tensorlang.ir.nodes import For, Function, Seq, Stmt
 from tensorlang.ir.visit import loops
 from tensorlang.schedules.cutting import tried
 from tensorlang.schedules.generic import inline_producers, stage_named, stage_names
+from tensorlang.schedules.simt.channels_last import channels_last
 from tensorlang.schedules.simt.grid import grid_knobs, is_empty, one_each, share_out
 from tensorlang.schedules.simt.reductions import across_memory, along_memory, whole
 from tensorlang.schedules.simt.tensor_contractions import tensor_contractions
@@ -79,7 +80,14 @@ def results(s: Schedule, knobs: Knobs, stage: Stage) -> None:
 _WAYS: Final[dict[str, tuple[_Way, ...]]] = {
     INJECTIVE: (turned, elements),
     REDUCTION: (whole, along_memory, across_memory, results),
-    CONTRACTION: (tensor_cores, tensor_contractions, tiles, along_memory, results),
+    CONTRACTION: (
+        tensor_cores,
+        channels_last,
+        tensor_contractions,
+        tiles,
+        along_memory,
+        results,
+    ),
 }
 
 

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tensorlang.errors import ScheduleError
-from tensorlang.ir.nodes import Const, For, Load
-from tensorlang.ir.visit import allocations
+from tensorlang.ir.nodes import For, Load
 from tensorlang.schedules.cutting import fused
 from tensorlang.schedules.stages import Stage, extent_of
 from tensorlang.scheduling import Knobs, Schedule
@@ -45,7 +44,8 @@ def turned(s: Schedule, knobs: Knobs, stage: Stage) -> None:
     near_0, near_1 = s.split(near, [None, _SIDE])
     s.reorder(*others, far_0, near_0, far_1, near_1)
     copy, square = s.cache_read(stage.name, found.load.buffer.name, "shared", at=near_0)
-    _pad(s, square, found.load)
+    row = found.load.indices.index(stage.axis(found.near))
+    _pad(s, square, row, found.load.buffer.ndim)
     _threads(s, list(s.loops(copy)[-2:]), rows)
     _threads(s, [far_1, near_1], rows)
     s.bind(fused(s, [*others, far_0, near_0]), "block.x")
@@ -73,21 +73,11 @@ def _turned(stage: Stage) -> _Turned:
     return _Turned(load, near, far)
 
 
-def _pad(s: Schedule, square: str, load: Load) -> None:
+def _pad(s: Schedule, square: str, row: int, ndim: int) -> None:
     """Rows of a square that start in different banks."""
-    dims = [f"d{n}" for n in range(load.buffer.ndim)]
-    row = next(
-        name
-        for name, size in zip(dims, _shape(s, square), strict=True)
-        if size == _SIDE
-    )
-    places = f"{row} * {_SIDE + 1} + {dims[-1]}"
-    s.transform_layout(square, f"lambda {', '.join(dims)}: ({places},)")
-
-
-def _shape(s: Schedule, name: str) -> list[int]:
-    buffer = next(b for b in allocations(s.function) if b.name == name)
-    return [int(e.value) for e in buffer.shape if isinstance(e, Const)]
+    dims = [f"d{n}" for n in range(ndim)]
+    place = f"{dims[row]} * {_SIDE + 1} + {dims[-1]}"
+    s.transform_layout(square, f"lambda {', '.join(dims)}: ({place},)")
 
 
 def _threads(s: Schedule, square: list[str], rows: int) -> None:

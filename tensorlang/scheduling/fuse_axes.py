@@ -191,7 +191,45 @@ def fuse_dims(func: Function, buffer: str, dims: Sequence[int]) -> Function:
     return _moved(path, old, new, at)
 
 
-def _fused(items: tuple[Expr, ...], dims: Sequence[int], whole: Expr) -> Any:
+@primitive
+def permute_dims(func: Function, buffer: str, order: Sequence[int]) -> Function:
+    """Put the dimensions of a temporary into another order.
+
+    Args:
+        func: The function.
+        buffer: The name of a temporary that has no layout yet.
+        order: Its dimensions, the first of the new order first.
+
+    Raises:
+        ScheduleError: it is a parameter or has a layout, or these are not all of its
+            dimensions.
+
+    `permute_dims("t", [1, 0])`:
+
+        t = alloc(f32[4, 3])                 t = alloc(f32[3, 4])
+        for i in range(4):                   for i in range(4):
+            for c in range(3):        ->         for c in range(3):
+                t[i, c] = S                          t[c, i] = S
+    """
+    path = find_alloc(func, buffer)
+    old = alloc_of(path).buffer
+    if old.layout is not None or sorted(order) != list(range(old.ndim)):
+        raise ScheduleError(
+            f"permute_dims: {list(order)} is no order of the dimensions of {buffer!r}, "
+            f"of shape {old.shape!r}, or it has a layout already"
+        )
+    new = dataclasses.replace(old, shape=tuple(old.shape[dim] for dim in order))
+
+    def at(indices: tuple[Expr, ...], ranges: _Ranges) -> tuple[Expr, ...]:
+        del ranges
+        return tuple(indices[dim] for dim in order)
+
+    return _moved(path, old, new, at)
+
+
+def _fused(
+    items: tuple[Expr, ...], dims: Sequence[int], whole: Expr
+) -> tuple[Expr, ...]:
     """What is said of each dimension, with `whole` in place of the fused ones."""
     return tuple(
         whole if dim == dims[0] else item

@@ -27,7 +27,7 @@ _HOMES: Final = {
     "cache": ("cache_read",),
     "cache_write": ("cache_write",),
     "compute_at": ("compute_at",),
-    "fuse_axes": ("fuse_axes", "fuse_dims"),
+    "fuse_axes": ("fuse_axes", "fuse_dims", "permute_dims"),
     "inline": ("inline",),
     "layout": ("transform_layout",),
     "loops": ("split", "fuse", "reorder"),

@@ -171,6 +171,10 @@ class Schedule:
         """Let several dimensions of a temporary be one."""
         self.apply("fuse_dims", buffer, dims)
 
+    def permute_dims(self, buffer: str, order: Sequence[int]) -> None:
+        """Put the dimensions of a temporary into another order."""
+        self.apply("permute_dims", buffer, order)
+
     def reindex(self, block: str, buffer: str) -> tuple[str, str]:
         """Access a buffer through one that is indexed by the block's axes."""
         made: tuple[str, str] = self.apply("reindex", block, buffer)

@@ -72,6 +72,19 @@ def test_only_what_is_turned_goes_through_shared_memory():
     assert report.bank_conflicts == {"x_shared": 0}
 
 
+def test_sides_that_are_known_to_be_short():
+    text = TURNED.replace("[3, m, n]", "[3, 12, n]").replace("[3, n, m]", "[3, n, 12]")
+    text = text.replace("range(m)", "range(12)").replace("(m, j)", "(12, j)")
+    s = Schedule(parse(text.replace("m: i64, ", "")), GPU)
+    generic(s, Knobs())
+    x, b = (np.random.default_rng(0).normal(size=t) for t in ((3, 12, 35), (3, 35, 12)))
+    x, b, y = x.astype("f4"), b.astype("f4"), np.zeros((3, 35, 12), "f4")
+    arrays = (x.reshape(-1), b.reshape(-1), y.reshape(-1))
+    report = run(lower(s.function, GPU), *arrays, n=35)
+    np.testing.assert_array_equal(y, x.transpose(0, 2, 1) + b)
+    assert report.bank_conflicts == {"x_shared": 0}
+
+
 def test_the_barrier_is_needed():
     func = transposed()
     assert sum(isinstance(node, Barrier) for node in walk(func)) == 1

@@ -71,6 +71,17 @@ def test_dimensions_follow_the_axes():
     assert np.array_equal(outcome(s.function), outcome(parse(CONV)))
 
 
+def test_dimensions_in_another_order():
+    s = Schedule(parse(CONV))
+    _, copy = s.cache_read("t", "x", "global")
+    s.permute_dims(copy, [0, 2, 1])
+    (made,) = (b for b in allocations(s.function) if b.name == copy)
+    assert [repr(extent) for extent in made.shape] == ["n", "8", "3"]
+    assert np.array_equal(outcome(s.function), outcome(parse(CONV)))
+    with pytest.raises(ScheduleError, match="no order of the dimensions"):
+        s.permute_dims(copy, [0, 2])
+
+
 def test_what_cannot_be_fused():
     s = Schedule(parse(CONV))
     with pytest.raises(ScheduleError, match="neither all spatial nor all"):

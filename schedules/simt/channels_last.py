@@ -1,0 +1,89 @@
+"""Convolutions of f16 and bf16 on tensor cores whose channels do not come last.
+
+    sums[b, o, i, j] += x[b, c, i + u, j + v] * w[o, c, u, v]
+
+    x_global[b, i, j, c] = x[b, c, i, j]          # once, through squares
+    w_global[o, u, v, c] = w[o, c, u, v]
+    sums[b, o, i, j] += x_global[b, i + u, j + v, c] * w_global[o, u, v, c]
+
+What is staged are then 16 bytes of neighbouring channels at once, copied while the
+block computes; of pixels side by side each number would be a load of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tensorlang.errors import ScheduleError
+from tensorlang.ir.nodes import Load, Var
+from tensorlang.ir.visit import free_vars
+from tensorlang.schedules.cutting import tried
+from tensorlang.schedules.generic import stage_named
+from tensorlang.schedules.simt.grid import one_each
+from tensorlang.schedules.simt.tensor_contractions import tensor_contractions
+from tensorlang.schedules.simt.tensor_cores import NEEDED
+from tensorlang.schedules.simt.transpose import turned
+from tensorlang.schedules.stages import Stage, extent_of
+from tensorlang.scheduling import Knobs, Schedule
+
+_NARROW: Final = {"f16", "bf16"}
+_CHUNK: Final = 16  # channels that are copied, and multiplied, at once
+_THREADS: Final = 256
+
+
+def channels_last(s: Schedule, knobs: Knobs, stage: Stage) -> None:
+    """A contraction that slides over one of its operands, with both of them turned.
+
+    Raises:
+        ScheduleError: the target has no tensor cores, or the stage is none such, or
+            its channels come last already.
+    """
+    if s.target is None or not NEEDED.issubset(s.target.features):
+        raise ScheduleError("the target has no tensor cores")
+    channel = _channel(stage)
+    copies = [
+        _turned(s, stage, load, channel)
+        for load in stage.loads
+        if load.indices[-1] != channel
+    ]
+    if not copies:
+        raise ScheduleError(f"the channels of {stage.name} come last")
+    ready = stage_named(s, stage.name)
+    assert ready is not None
+    tensor_contractions(s, knobs, ready)
+    for copy in copies:
+        found = stage_named(s, copy)
+        assert found is not None
+        if not tried(s, turned, s, knobs, found):
+            one_each(s, [loop.var.name for loop in found.loops], _THREADS)
+
+
+def _channel(stage: Stage) -> Var:
+    """The axis of the channels: that of a reduction which both operands name plainly.
+
+    Raises:
+        ScheduleError: there is none, or the stage slides over nothing.
+    """
+    types = {load.buffer.dtype.name for load in stage.loads}
+    if len(stage.loads) <= 1 or not types <= _NARROW:
+        raise ScheduleError("tensor cores are for two operands of f16 or of bf16")
+    slides = any(
+        len(free_vars(index)) > 1 for load in stage.loads for index in load.indices
+    )
+    found = [
+        stage.axis(loop)
+        for loop in stage.driven("reduction")
+        if (extent_of(loop) or 1) % _CHUNK == 0
+        if all(stage.axis(loop) in load.indices for load in stage.loads)
+    ]
+    if not slides or len(found) != 1:
+        raise ScheduleError(f"{stage.name} has no channels, or slides over nothing")
+    return found[0]
+
+
+def _turned(s: Schedule, stage: Stage, load: Load, channel: Var) -> str:
+    """A copy of an operand whose channels come last: the block that makes it."""
+    copy, made = s.cache_read(stage.name, load.buffer.name, "global")
+    at = load.indices.index(channel)
+    s.permute_dims(made, [*(d for d in range(load.buffer.ndim) if d != at), at])
+    return copy

@@ -1,0 +1,53 @@
+"""Convolutions on tensor cores, whichever way channels lie: right, and copied wide."""
+
+import numpy as np
+import pytest
+
+from tensorlang.codegen.simt.lower import lower
+from tensorlang.ir.interpreter import run
+from tensorlang.ir.nodes import Store
+from tensorlang.ir.visit import walk
+from tensorlang.ops import find
+from tensorlang.ops.building import default
+from tensorlang.runtime.describing import signature_of
+from tensorlang.targets import get
+from tensorlang.tuner.gate import Gate
+
+GPU = get("cuda:sm_80")
+TILE = {
+    "block_rows": 32,
+    "block_columns": 32,
+    "depth": 16,
+    "warp_rows": 1,
+    "warp_columns": 1,
+    "stages": 2,
+}
+CASES = {
+    "first": ("nn.conv2d", ((2, 16, 5, 6), (17, 16, 3, 3)), {}),
+    "last": ("nn.conv2d", ((2, 5, 6, 16), (24, 16, 3, 3)), {"layout": "NHWC"}),
+    "line": ("nn.conv1d", ((2, 16, 20), (16, 16, 3)), {}),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_channels_are_copied_side_by_side(name):
+    id, shapes, attributes = CASES[name]
+    op = find(id)
+    workload = op.workload(*shapes, dtypes="bf16", **attributes)
+    gate = Gate(op, workload, op.algorithms["direct"].tolerance)
+    case = gate.compiled(workload)
+    func = default(op, workload, GPU, TILE)[0].function
+    sizes = op.sizes(workload)
+    scalars = {s.name: sizes[s.name] for s in signature_of(func).scalars}
+    arrays = [array.copy() for array in case.inputs]
+    made = lower(func, GPU)
+    report = run(made, *(array.reshape(-1) for array in arrays), **scalars)
+    for number, expected in zip(case.outputs, case.expected, strict=True):
+        wide = np.asarray(expected, "f8")
+        near = gate.tolerance * np.abs(wide).max()
+        got = np.asarray(arrays[number], "f8")
+        np.testing.assert_allclose(got, wide, rtol=2**-7, atol=near)
+    assert sum(report.bank_conflicts.values()) == 0
+    copies = [n for n in walk(made) if isinstance(n, Store) and "async" in n.hints]
+    assert copies
+    assert {n.value.dtype.lanes for n in copies} == {8}
