@@ -10,7 +10,7 @@ EXTRAS ?= dev
 BUDGET ?= 60s
 BIN := $(VENV)/bin
 # a GPU machine's own Python, which has its torch, JAX and Triton
-GPU_PYTHON ?= $(or $(PYTHON),python3)
+GPU_PYTHON ?= python3
 GPU_BUDGET := $(if $(filter command line,$(origin BUDGET)),$(BUDGET),10m)
 comma := ,
 STAMP := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))

@@ -43,7 +43,7 @@ def _bits(stage: Stage) -> Sides:
     out = torch.empty(count, dtype=torch.uint32, device=stage.device)
     key = random.key(7)
     few = max(count // 16, 1)
-    x = torch.arange(few, dtype=torch.int64, device=stage.device).to(torch.uint32)
+    x = torch.arange(few, dtype=torch.int32, device=stage.device).view(torch.uint32)
     other = torch.empty_like(x)
     op = find("random.bits")
     work = op.workload((count,), dtypes="u32")
