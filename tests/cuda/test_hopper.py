@@ -1,0 +1,75 @@
+"""The ring of `examples/hopper_ring.py`, and atomic updates, on a GPU."""
+
+import importlib.util
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tensorlang import build
+from tensorlang.ir import run
+from tensorlang.ir.parser import parse
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "hopper_ring.py"
+RNG = np.random.default_rng(7)
+
+
+@pytest.fixture
+def hopper_ring(device):
+    if "wgmma" not in device.features:
+        pytest.skip(f"no GPU of Hopper: this one is {device.arch}")
+    spec = importlib.util.spec_from_file_location("hopper_ring", EXAMPLE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.hopper_ring
+
+
+@pytest.mark.parametrize(
+    ("shape", "width", "stages"),
+    [((128, 64, 128), 64, 2), ((512, 512, 1024), 128, 4), ((256, 512, 320), 256, 3)],
+)
+def test_a_ring_multiplies(hopper_ring, device, shape, width, stages):
+    m, n, k = shape
+    kernel = build(hopper_ring(m, n, k, width=width, stages=stages), device)
+    a, b = (RNG.integers(-4, 5, (rows, k)) for rows in (m, n))
+    a, b = (x.astype(ml_dtypes.bfloat16) for x in (a, b))
+    c = np.zeros((m, n), np.float32)
+    kernel.launch(a, b, c)
+    np.testing.assert_array_equal(
+        c, a.astype("f4") @ b.astype("f4").T
+    )  # exact: integers
+
+
+FOLD = """
+def fold(x: {T}[4096], y: InOut[{T}[5]]):
+    for b in bound(16, "block.x"):
+        for j in bound(256, "thread.x"):
+            atomic("{OP}", y[j % 5], x[b * 256 + j])
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "op"),
+    [
+        ("i32", "add"),
+        ("i64", "add"),
+        ("u64", "xor"),
+        ("i64", "max"),
+        ("f32", "add"),
+        ("f64", "add"),
+        ("f32", "max"),
+        ("bf16", "max"),
+        ("f16", "min"),
+        ("i8", "add"),
+        ("u16", "or"),
+    ],
+)
+def test_atomic_updates(device, kind, op):
+    func = parse(FOLD.replace("{T}", kind).replace("{OP}", op))
+    dtype = func.buffers[0].dtype.numpy
+    x = RNG.integers(0, 100, 4096).astype(dtype)  # sums of these are exact
+    wanted, got = np.zeros(5, dtype), np.zeros(5, dtype)
+    run(func, x, wanted)
+    build(func, device).launch(x, got)
+    np.testing.assert_array_equal(got, wanted)
