@@ -275,6 +275,8 @@ def _by_path(graphs: Sequence[Graph]) -> dict[str, Weight]:
 def _weights_in(graph: Graph) -> dict[Weight, None]:
     found: dict[Weight, None] = {}
     for node in graph.nodes:
+        for inner in node.graphs:  # in the order in which they are used there
+            found.update(_weights_in(inner))
         found.update((v, None) for v in node.inputs if isinstance(v, Weight))
     found.update(dict.fromkeys(graph.weights))
     return found

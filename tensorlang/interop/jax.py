@@ -52,14 +52,16 @@ def _function(rule: Rule, options: tuple[Any, ...], there: tuple[bool, ...]) -> 
 
     @jax.custom_vjp  # type: ignore[untyped-decorator]
     def apply(*arrays: Any) -> Any:
-        return jax.pure_callback(run, _result(rule, there, given, arrays), *arrays)
+        return jax.pure_callback(
+            run, _result(rule, there, given, arrays), *arrays, vmap_method="sequential"
+        )
 
     def forward(*arrays: Any) -> Any:
         return apply(*arrays), arrays
 
     def back(arrays: Any, dy: Any) -> Any:
         like = tuple(jax.ShapeDtypeStruct(a.shape, a.dtype) for a in arrays)
-        return jax.pure_callback(run_back, like, dy, *arrays)
+        return jax.pure_callback(run_back, like, dy, *arrays, vmap_method="sequential")
 
     apply.defvjp(forward, back)
     return apply

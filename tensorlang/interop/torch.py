@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from ml_dtypes import bfloat16
 
 from tensorlang.errors import ArgumentError
 from tensorlang.interop.rules import INSTALL, RULES, Rule, words_of
@@ -29,13 +30,20 @@ def _array(tensor: Any) -> Any:
     if tensor is None:
         return None
     held = tensor.detach().contiguous()
-    return held if held.is_cuda else held.numpy()
+    if held.is_cuda:
+        return held
+    if held.dtype == torch.bfloat16:  # NumPy's is another, of the same bits
+        return held.view(torch.int16).numpy().view(bfloat16)
+    return held.numpy()
 
 
 def _tensor(array: Any) -> Any:
     if isinstance(array, torch.Tensor):  # of a GPU
         return array
-    return torch.from_numpy(np.ascontiguousarray(array))
+    held = np.ascontiguousarray(array)
+    if held.dtype == bfloat16:
+        return torch.from_numpy(held.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(held)
 
 
 def _schema(rule: Rule) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -86,6 +86,12 @@ class Model:
 
     def _apply(self, *inputs: Any) -> Any:
         return self.layer(*inputs)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a model is bound to memory, and neither pickled nor copied: write "
+            'model.save("name.onnx") and Model.load("name.onnx"), or set_params'
+        )
 
     @property
     def network(self) -> Network:

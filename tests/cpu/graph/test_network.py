@@ -5,6 +5,7 @@ import threading
 import numpy as np
 import pytest
 
+from tensorlang import graph
 from tensorlang.errors import ShapeError, WeightError
 from tensorlang.graph import (
     Context,
@@ -13,7 +14,7 @@ from tensorlang.graph import (
     TrainingContext,
     TrainingProgram,
 )
-from tensorlang.layers import BatchNorm, Dense, Dropout, Sequential
+from tensorlang.layers import BatchNorm, Dense, Dropout, Layer, Model, Sequential
 from tensorlang.ops import nn, random
 
 RNG = np.random.default_rng(2)
@@ -180,3 +181,26 @@ def test_running_moments_are_states() -> None:
     np.testing.assert_allclose(net.states["running_var"], x.var(0, ddof=1), rtol=1e-3)
     got = net.transform(x)
     np.testing.assert_allclose(got.std(0), np.ones(6), rtol=2e-2)
+
+
+def test_checkpoints_in_training_need_less_and_change_nothing() -> None:
+    class Block(Layer):
+        def __init__(self, wrap) -> None:
+            super().__init__()
+            self.first, self.second = Dense(32, "tanh"), Dense(32, "tanh")
+            self.drop, self.wrap = Dropout(0.1), wrap
+
+        def apply(self, x):
+            return self.wrap(lambda h: self.drop(self.second(self.first(h))))(x)
+
+    x = np.random.default_rng(0).normal(size=(512, 32)).astype(np.float32)
+    found = []
+    for wrap in (lambda f: f, graph.checkpoint):
+        layers = Sequential(*(Block(wrap) for _ in range(6)), Dense(3))
+        model = Model(layers).compile(("batch", 32), key=random.key(0))
+        losses = [model.train_one_batch(x, np.arange(512) % 3) for _ in range(3)]
+        context = model.trainer.context(x, np.arange(512) % 3, outputs=False)
+        found.append((losses, context.workspace))
+    (usual, much), (again, less) = found
+    assert usual == again
+    assert less < much / 2

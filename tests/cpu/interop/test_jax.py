@@ -73,3 +73,13 @@ def test_dropout_by_key() -> None:
 def test_an_option_that_is_none() -> None:
     with pytest.raises(ArgumentError, match=r"gelu takes x and approximate.*axis"):
         ours.gelu(np.ones(3, np.float32), axis=0)
+
+
+def test_under_vmap() -> None:
+    x, w = given((4, 2, 6), (3, 6))
+    np.testing.assert_allclose(
+        jax.vmap(lambda row: ours.dense(row, w))(x), x @ w.T, rtol=1e-5, atol=1e-6
+    )
+    slopes = jax.vmap(jax.grad(lambda row: ours.gelu(row).sum()))(x)
+    wanted = jax.grad(lambda x: jax.nn.gelu(x, approximate=False).sum())(x)
+    np.testing.assert_allclose(slopes, wanted, rtol=1e-4, atol=1e-5)

@@ -71,3 +71,16 @@ def test_the_compiler_knows_shapes() -> None:
 def test_they_are_custom_ops() -> None:
     x = torch.randn(3, 4)
     torch.testing.assert_close(torch.ops.tensorlang.gelu(x), F.gelu(x))
+
+
+def test_bfloat16_keeps_its_bits() -> None:
+    x, w = (
+        torch.randn(s, dtype=torch.bfloat16, requires_grad=True)
+        for s in ((4, 8), (3, 8))
+    )
+    y = ours.dense(x, w)
+    assert y.dtype == torch.bfloat16
+    torch.testing.assert_close(y, F.linear(x, w), rtol=2e-2, atol=2e-2)
+    y.sum().backward()
+    assert x.grad.dtype == w.grad.dtype == torch.bfloat16
+    torch.testing.assert_close(x.grad, w.sum(0).expand(4, 8), rtol=2e-2, atol=2e-2)
