@@ -270,13 +270,15 @@ def _in_every_tile(
 
 
 def _on_one_way(place: Site, user: Path) -> None:
-    """Raises a `ScheduleError` where the producer is under a condition of its own."""
+    """Raises a `ScheduleError` where one of them is under a condition of its own."""
+    names = place.block.name, block_of(user).name
     for mine, theirs in zip_longest(place.path, user):
-        if mine is not theirs and isinstance(mine, (If, While)):
-            raise ScheduleError(
-                f"block {place.block.name!r} runs under {mine.cond!r} only, and block "
-                f"{block_of(user).name!r} does not"
-            )
+        for node, (own, other) in ((mine, names), (theirs, names[::-1])):
+            if mine is not theirs and isinstance(node, (If, While)):
+                raise ScheduleError(
+                    f"block {own!r} runs under {node.cond!r} only, and block "
+                    f"{other!r} does not"
+                )
 
 
 def _last(place: Site, buffer: Buffer) -> list[Expr]:

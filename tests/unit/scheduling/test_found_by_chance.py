@@ -343,3 +343,22 @@ def chain(x: f32[n], y: Out[f32[n]], *, n: i64):
     for scope in ("register", "shared"):
         with pytest.raises(ScheduleError, match="the size of t varies"):
             set_scope(func, "t", scope)
+
+
+def test_a_consumer_keeps_its_condition():
+    func = parse("""
+def chain(x: f32[1], y: Out[f32[n, 1]], *, n: i64):
+    t = alloc(f32[1])
+    for i in range(1):
+        with block("t", vi=spatial(1, i)):
+            t[vi] = x[vi]
+    for j in range(n):
+        for k in range(1):
+            with block("y", vj=spatial(n, j), vk=spatial(1, k)):
+                y[vj, vk] = t[vk]
+""")
+    func = specialize(func, "j", "n == 4")[0]
+    with pytest.raises(
+        ScheduleError, match="'y' runs under n == 4 only, and block 't'"
+    ):
+        reverse_compute_at(func, "y", "i")

@@ -147,3 +147,17 @@ def test_a_double_buffer_has_no_races():
     made = lower(double_buffer(BLOCK, "k"), GPU)
     right(made, same_values=True)
     assert "async" not in show(made)
+
+
+def test_a_loop_over_results_keeps_the_start_of_their_sums(same_meaning):
+    func = parse("""
+def rows(x: f32[2, 2], y: Out[f32[2]]):
+    for i in range(2):
+        t = alloc(f32[1, 1])
+        with block("t_copy", v=spatial(2, i), w=spatial(2, i)):
+            t[0, 0] = x[v, w]
+        for k in range(2):
+            with block("y", vi=spatial(2, i), vk=reduction(2, k)):
+                reduce(sum, y[vi], t[0, 0])
+""")
+    same_meaning(func, pipeline(func, "i", 2))
