@@ -108,10 +108,14 @@ class _Chunks:
         return self.x.shape[1] - 1 - at if self.reverse else at
 
     def _axis(self, name: str, nest: str, kind: str) -> Axis:
-        rows = self.x.shape[0]
-        extents = {"r": rows, "p": self.parts, "t": CHUNKS, "e": CHUNK}
-        extent = as_expr(extents[name])
-        return Axis(Var(f"v{name}", i64), kind, extent, Var(f"{name}_{nest}", i64))
+        extents: dict[str, Expr] = {
+            "r": self.x.shape[0],
+            "p": self.parts,
+            "t": as_expr(CHUNKS),
+            "e": as_expr(CHUNK),
+        }
+        loop = Var(f"{name}_{nest}", i64)
+        return Axis(Var(f"v{name}", i64), kind, extents[name], loop)
 
     def _nest(
         self,
