@@ -7,12 +7,12 @@ from typing import Any
 
 from benchmarks.gpu.works import MIB, Call, Sides, Stage, Work, sizes
 from tensorlang.ir.dtypes import u32
-from tensorlang.ir.frontend import compute
+from tensorlang.ir.frontend import compute, named
 from tensorlang.ir.intrinsics import rotl
 from tensorlang.ir.nodes import Const
 from tensorlang.ops.operator import operator
 
-_ROUNDS = 36
+_ROUNDS = 128
 _OPERATIONS = 3 * _ROUNDS  # of an element of `mixed`
 
 
@@ -28,7 +28,7 @@ def mixed(x: Any) -> Any:
         value = x[i]
         for step in range(_ROUNDS):
             turned = rotl(value + Const(0x9E3779B9 + step, u32), Const(13, u32))
-            value = turned ^ Const(step * 77 + 1, u32)
+            value = named(f"step_{step}", turned ^ Const(step * 77 + 1, u32))
         return value
 
     return compute(x.shape, chain, name="y")
