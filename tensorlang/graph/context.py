@@ -30,10 +30,8 @@ class Context:
     """An invocation of a network for use.
 
     Attributes:
-        network: The network; `swap` puts another in its place.
         sizes: The batch, and whatever else has a name.
         target: Where it computes.
-        bound: Its program, with memory of its own.
     """
 
     def __init__(
@@ -60,13 +58,22 @@ class Context:
         if wrong:
             raise ArgumentError(f"sizes are whole numbers from 0 on, not {wrong}")
         self.target = target
-        self.network = network
-        self.bound = self._bound()
+        self._alone = threading.Lock()  # of the memory
+        self._held = network, self._bound(network)  # changed at once, by `swap`
 
-    def _bound(self) -> Bound:
-        net = self.network
+    def _bound(self, net: Network) -> Bound:
         known = memory(net, net.program, net.use.places)
         return bind(net.program, self.sizes, known, target=self.target)
+
+    @property
+    def network(self) -> Network:
+        """The network; `swap` puts another in its place."""
+        return self._held[0]
+
+    @property
+    def bound(self) -> Bound:
+        """Its program, with memory of its own."""
+        return self._held[1]
 
     @property
     def workspace(self) -> int:
@@ -84,17 +91,21 @@ class Context:
 
     def run(self, arrays: Sequence[Storage]) -> Any:
         """The same for arrays, and words of keys, that are known to fit in type."""
-        graph = self.network.program
-        place(self.bound.inputs[: len(arrays)], arrays, graph, self.sizes)
-        self.bound()
-        kept = len(graph.outputs) - len(self.network.use.places)
-        made = tuple(map(given_back, graph.outputs[:kept], self.bound.outputs))
+        network, bound = self._held
+        graph = network.program
+        kept = len(graph.outputs) - len(network.use.places)
+        with self._alone:
+            place(bound.inputs[: len(arrays)], arrays, graph, self.sizes)
+            bound()
+            made = tuple(map(given_back, graph.outputs[:kept], bound.outputs))
         return made[0] if kept == 1 else made
 
     __call__ = transform
 
     def swap(self, network: Network) -> None:
         """Put another network in place of this one; the next call uses it.
+
+        A call that runs in another thread at this moment ends with the old one.
 
         Raises:
             ShapeError: it takes or gives something else.
@@ -104,8 +115,7 @@ class Context:
             self.network.outputs,
         ):
             raise ShapeError(f"{network!r} cannot take the place of {self.network!r}")
-        self.network = network
-        self.bound = self._bound()
+        self._held = network, self._bound(network)
 
 
 def _counts(value: Any) -> bool:

@@ -13,11 +13,11 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from tensorlang.errors import ArgumentError
+from tensorlang.errors import ArgumentError, ShapeError
 from tensorlang.graph.network import Network, fill
 from tensorlang.graph.program import input
 from tensorlang.graph.running import KEPT, sizes_of
-from tensorlang.graph.specs import TensorSpec
+from tensorlang.graph.specs import Dim, TensorSpec
 from tensorlang.graph.training import TrainingContext, TrainingProgram
 from tensorlang.layers.optimizers import Adam, Optimizer
 from tensorlang.ops import math, nn
@@ -181,12 +181,38 @@ class Trainer:
             raise ArgumentError(
                 "training takes one example or more, not an empty batch"
             )
-        truths = tuple(_spec_of(array, sizes) for array in arrays[len(given) :])
-        if truths not in self._programs:
-            made = TrainingProgram(self.network, self.loss, truths)
-            self._programs[truths] = made
-        program = self._programs[truths]
+        program = self._program(arrays[len(given) :], sizes)
         return TrainingContext(program, sizes, target=self.target, outputs=outputs)
+
+    def _program(
+        self, arrays: Sequence[Array], sizes: Mapping[str, int]
+    ) -> TrainingProgram:
+        """The program for such truths: only their batch has a name, if that fits.
+
+        Where it does not, other sizes that are an input's at the same place are that
+        input's: the time of a sequence, say.
+        """
+        truths = tuple(_spec_of(array, sizes) for array in arrays)
+        named = tuple(self._named(array, sizes) for array in arrays)
+        if named not in self._programs and truths not in self._programs:
+            try:
+                made = TrainingProgram(self.network, self.loss, truths)
+            except ShapeError:
+                if named == truths:
+                    raise
+                truths = named
+                made = TrainingProgram(self.network, self.loss, named)
+            self._programs[truths] = made
+        return self._programs.get(truths) or self._programs[named]
+
+    def _named(self, array: Array, sizes: Mapping[str, int]) -> TensorSpec:
+        """A spec whose extents have the names that inputs' have at the same places."""
+        shape: list[Any] = list(array.shape)
+        for spec in self.network.specs:
+            for at, extent in enumerate(spec.shape[: len(shape)]):
+                if isinstance(extent, Dim) and sizes.get(str(extent)) == shape[at]:
+                    shape[at] = extent
+        return TensorSpec(tuple(shape), array.dtype.name)
 
     # ----------------------------------------------------------------- states
 

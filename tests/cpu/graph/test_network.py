@@ -93,6 +93,27 @@ def test_d_networks_are_swapped_while_running() -> None:
         context.swap(other)
 
 
+def test_d_a_swap_never_mixes_what_another_thread_computes() -> None:
+    x, nets = floats(20, 6), (mlp(0, width=4), mlp(1, width=9))
+    context, wanted = Context(nets[0], 20), [net(x).tolist() for net in nets]
+    found, done = [], threading.Event()
+
+    def use() -> None:
+        while not done.is_set():
+            found.append(context(x).tolist())
+
+    threads = [threading.Thread(target=use) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for turn in range(60):
+        context.swap(nets[turn % 2])
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert found
+    assert all(each in wanted for each in found)
+
+
 def test_d_weights_by_path_with_exact_errors() -> None:
     net = mlp()
     kept = net.get_weights()

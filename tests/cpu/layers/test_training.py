@@ -13,6 +13,7 @@ from tensorlang.layers import (
     Dense,
     Dropout,
     EarlyStop,
+    Embedding,
     Model,
     RMSProp,
     Sequential,
@@ -154,3 +155,16 @@ def test_what_was_not_compiled_is_not_trained() -> None:
         Model(Dense(1)).compile(TensorSpec(("batch", 8)), loss="msa")
     with pytest.raises(ArgumentError, match=r"no metric 'acuracy'"):
         model().fit(X, T, metrics=["acuracy"], progress=False)
+
+
+def test_sequences_of_any_length() -> None:
+    made = Model(Sequential(Embedding(9, 16), Dense(9))).compile(
+        TensorSpec(("batch", "time"), "int64"),
+        loss=lambda y, t: nn.cross_entropy(
+            nn.reshape(y, (-1, 9)), nn.reshape(t, (-1,))
+        ),
+    )
+    for shape in ((2, 5), (3, 7), (2, 5)):
+        ids = RNG.integers(0, 9, shape)
+        assert np.isfinite(made.train_one_batch(ids, ids))
+    assert len(made.trainer._programs) == 1
