@@ -259,11 +259,13 @@ def _viewed(
             return _nothing, (), x.reshape(_result(op, x.shape, attributes))
         return call(op, (x,), attributes, (), target, out)
     from tensorlang.ops.dispatch import Late  # noqa: PLC0415 - with the runtime
-    from tensorlang.runtime.arrays import kind_of, view  # noqa: PLC0415 - the runtime
+    from tensorlang.runtime.arrays import kind_of  # noqa: PLC0415 - the runtime
+    from tensorlang.runtime.device_arrays import seen  # noqa: PLC0415 - the runtime
 
     own(x)
-    array = view(x, f"{op.id}: x")
-    if kind_of(x) != "torch" or not array.flags.c_contiguous:
+    array = seen(x, f"{op.id}: x")
+    viewed = kind_of(x) == "torch" and type(array) is np.ndarray
+    if not viewed or not array.flags.c_contiguous:
         return call(op, (x,), attributes, (), target, out)
     seen = array.reshape(_result(op, array.shape, attributes))
     return _nothing, (), Late(seen, "torch")

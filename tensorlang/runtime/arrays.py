@@ -149,6 +149,11 @@ def _from_buffer(value: Any, name: str) -> Array:
     try:
         return np.asarray(memoryview(value))
     except TypeError:
+        if hasattr(value, "__cuda_array_interface__") or hasattr(value, "base_data"):
+            raise ArgumentError(
+                f"{name} is a {_type_name(value)} on a device, where this is not "
+                "computed; pass a copy in host memory"
+            ) from None
         raise ArgumentError(
             f"{name} is a {_type_name(value)}, not an array; pass one of NumPy, or of "
             "anything that speaks DLPack"

@@ -153,6 +153,7 @@ CALLS = {
     "dense": lambda x, **t: nn.dense(x, x, **t),
     "sort": math.sort,
     "transpose": lambda x, **t: nn.transpose(x, (1, 0), **t),
+    "reshape": lambda x, **t: nn.reshape(x, (8, 64), **t),
     "layer_norm": lambda x, **t: nn.layer_norm(x, x[0], x[0], **t),
 }
 
@@ -165,6 +166,17 @@ def test_operators_go_where_the_arrays_are(name, queue):
     assert type(y).__module__.startswith("pyopencl")
     assert (y.queue, y.shape, y.dtype) == (queue, expected.shape, expected.dtype)
     np.testing.assert_array_equal(y.get(), expected)
+
+
+def test_what_only_the_host_does_is_told(queue):
+    x = there(queue, RNG.normal(size=(4, 5)).astype(np.float32))
+    for call in (
+        lambda: math.sort(x, axis=0),
+        lambda: random.permutation(random.key(1), x),
+        lambda: random.categorical(random.key(1), x),
+    ):
+        with pytest.raises(ArgumentError, match="on a device, where this is not"):
+            call()
 
 
 def test_out_alone_says_where(queue):
