@@ -117,6 +117,11 @@ class Barriers(ABC):
     def divide(self, loop: For) -> list[Stmt]:
         """What one thread runs of such a loop."""
 
+    def is_apart(self, buffer: Buffer) -> bool:
+        """Whether threads never touch each other's elements of a buffer."""
+        del buffer
+        return False
+
     def run(self, stmt: Stmt) -> Stmt:
         """The statements that every thread runs for a part of the host program."""
         out: list[Stmt] = []
@@ -169,7 +174,7 @@ class Barriers(ABC):
         """Record the accesses of a node; a barrier where they must wait."""
         own = set(allocations(node))
         read, write = (
-            {b for b in found - own if b.scope not in OWN}
+            {b for b in found - own if b.scope not in OWN and not self.is_apart(b)}
             for found in (reads(node), writes(node))
         )
         started = {b for b in copied(node) if b not in own}

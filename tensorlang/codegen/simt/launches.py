@@ -27,6 +27,7 @@ from typing import Final
 from tensorlang.codegen.barriers import OWN, Barriers, Pending
 from tensorlang.codegen.copies import is_copy_sync
 from tensorlang.codegen.names import Names
+from tensorlang.codegen.simt.ownership import owned
 from tensorlang.codegen.simt.privatise import privatise
 from tensorlang.codegen.team import serial
 from tensorlang.codegen.unroll import specialise
@@ -202,7 +203,7 @@ def _threads(body: Stmt, names: Names) -> Stmt:
     body, own = privatise(_without(body, held), held)
     left = tuple(b for b in held if b.name not in {made.name for made in own})
     body, scratch = _block_scratch(body, left)
-    inside = seq(*map(Alloc, own), _Threads(extents, variables).run(body))
+    inside = seq(*map(Alloc, own), _Threads(extents, variables, owned(body)).run(body))
     for index in extents:  # thread.x counts fastest: it stands innermost
         extent = as_expr(extents[index])
         inside = For(variables[index], extent, "bound", inside, index)
@@ -292,11 +293,22 @@ class _Threads(Barriers):
     scope = "block"
     holder = "thread"
 
-    def __init__(self, extents: dict[str, int], variables: dict[str, Var]) -> None:
+    def __init__(
+        self,
+        extents: dict[str, int],
+        variables: dict[str, Var],
+        owned: frozenset[Buffer],
+    ) -> None:
+        """`owned` is memory of which each thread touches its own part only."""
         tests = [variables[i].equal(0) for i, n in extents.items() if n > 1]
         super().__init__(_all(tests))
+        self.owned = owned
         self.extents = extents
         self.variables = variables
+
+    def is_apart(self, buffer: Buffer) -> bool:
+        """Whether threads never touch each other's elements of a buffer."""
+        return buffer in self.owned
 
     def holds(self, stmt: Stmt) -> bool:
         """Whether a statement holds a loop over threads."""

@@ -1,0 +1,147 @@
+"""Memory of which each thread of a block touches elements of its own only.
+
+    for j in bound(256, "thread.x"):          no barrier between these two: thread j
+        e[i * 256 + j] = S                    reads what it wrote itself
+    for j in bound(256, "thread.x"):
+        y[i, j] = e[i * 256 + j] * 2.0
+
+An element's place is a multiple of each thread index plus a rest. Where all accesses
+have the same multiples, what stands for the block is the same in all, and the rests
+span less than the least multiple, no element is within reach of two threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from tensorlang.codegen.blocks import conjuncts
+from tensorlang.ir.bounds import bounds
+from tensorlang.ir.nodes import (
+    AtomicUpdate,
+    Buffer,
+    Compare,
+    Const,
+    Expr,
+    For,
+    If,
+    Load,
+    Node,
+    Stmt,
+    Store,
+    Var,
+)
+from tensorlang.ir.simplify import simplify
+from tensorlang.ir.visit import children, free_vars, reads, writes
+from tensorlang.scheduling.linear import Linear, linear
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where an access goes: multiples of threads, the block's part, span of the rest.
+
+    Attributes:
+        threads: By thread index, the multiple and how many threads there are.
+        block: What is the same for all threads, but for constants.
+        rest: The least and the largest of what is left.
+    """
+
+    threads: Mapping[str, tuple[int, int]]
+    block: Linear
+    rest: tuple[int, int]
+
+
+def owned(body: Stmt) -> frozenset[Buffer]:
+    """The buffers of a block's body that need no barriers."""
+    block = free_vars(body)
+    touched = reads(body) | writes(body)
+    return frozenset(b for b in touched if _apart(list(_places(body, b, block))))
+
+
+def _apart(places: list[_Place | None]) -> bool:
+    """Whether accesses keep the threads apart."""
+    known = [place for place in places if place is not None]
+    if not known or len(known) < len(places):
+        return False
+    low = min(place.rest[0] for place in known)
+    reach = max(place.rest[1] for place in known) - low + 1
+    multiples: dict[str, tuple[int, int]] = {}
+    for place in known:
+        if place.block != known[0].block:
+            return False
+        for index, (multiple, count) in place.threads.items():
+            before = multiples.get(index, (multiple, count))
+            if before[0] != multiple:
+                return False
+            multiples[index] = multiple, max(before[1], count)
+    for multiple, count in sorted(multiples.values()):
+        if multiple < reach:
+            return False
+        reach += multiple * (count - 1)
+    return True
+
+
+def _places(
+    node: Node, buffer: Buffer, block: frozenset[Var], around: tuple[For | If, ...] = ()
+) -> Iterator[_Place | None]:
+    """Each access of a buffer; None where nothing is known of it."""
+    if isinstance(node, (Load, Store, AtomicUpdate)) and node.buffer == buffer:
+        yield _place(node, block, around)
+    inside = (*around, node) if isinstance(node, (For, If)) else around
+    for child in children(node):
+        if not isinstance(child, Buffer):
+            held = around if isinstance(node, If) and child is not node.then else inside
+            yield from _places(child, buffer, block, held)
+
+
+def _place(
+    access: Load | Store | AtomicUpdate,
+    block: frozenset[Var],
+    around: tuple[For | If, ...],
+) -> _Place | None:
+    loops = tuple(stmt for stmt in around if isinstance(stmt, For))
+    threads = {loop.var: loop for loop in loops if loop.thread.startswith("thread")}
+    plain = isinstance(access, Load) or (isinstance(access, Store) and not access.hints)
+    if not plain or not threads or len(access.indices) != 1:
+        return None
+    form = linear(access.indices[0])
+    found: dict[str, tuple[int, int]] = {}
+    for loop in threads.values():
+        count = _count(loop, around)
+        multiple = dict(form.terms).get(loop.var, 0)
+        if count is None or (multiple <= 0 and count > 1):
+            return None
+        if count > 1:
+            found[loop.thread] = multiple, count
+    own = tuple(term for term in form.terms if free_vars(term[0]) <= block)
+    rest = form - Linear(own) - Linear(tuple(_terms(form, threads)))
+    span = _span(rest.expr(), loops)
+    return None if span is None else _Place(found, Linear(own), span)
+
+
+def _count(loop: For, around: tuple[For | If, ...]) -> int | None:
+    """How many threads get to a place, the first ones of their loop."""
+    if not isinstance(loop.extent, Const):
+        return None
+    count = int(loop.extent.value)
+    for stmt in around:
+        for test in conjuncts(stmt.cond) if isinstance(stmt, If) else ():
+            match test:
+                case Compare(op="lt" | "le" as op, a=a, b=Const(value=end)):
+                    if a == loop.var:
+                        count = min(count, int(end) + (op == "le"))
+    return count
+
+
+def _terms(form: Linear, threads: Mapping[Var, For]) -> Iterator[tuple[Expr, int]]:
+    """The terms of the threads themselves."""
+    for atom, multiple in form.terms:
+        if isinstance(atom, Var) and atom in threads:
+            yield atom, multiple
+
+
+def _span(rest: Expr, around: tuple[For, ...]) -> tuple[int, int] | None:
+    """Between what a rest lies, where that is known."""
+    ranges = {loop.var: (0, simplify(loop.extent - 1)) for loop in around}
+    low, high = bounds(rest, ranges)
+    return None if low is None or high is None else (low, high)
