@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from tensorlang.errors import ScheduleError
-from tensorlang.ir.nodes import For, Function, Seq, Stmt
-from tensorlang.ir.visit import loops
+from tensorlang.ir.nodes import For, Function, Load, Seq, Stmt, Store
+from tensorlang.ir.visit import free_vars, loops, walk
 from tensorlang.schedules.cutting import tried
 from tensorlang.schedules.generic import inline_producers, stage_named, stage_names
 from tensorlang.schedules.simt.channels_last import channels_last
@@ -38,6 +38,7 @@ from tensorlang.scheduling import Knobs, Schedule, schedule
 
 _Way: TypeAlias = Callable[[Schedule, Knobs, Stage], None]
 _ROW_THREADS: Final = (32, 64, 128, 256)
+_WIDE: Final = 4  # numbers of one access
 
 
 @schedule("generic", model="simt")
@@ -56,11 +57,28 @@ def elements(s: Schedule, knobs: Knobs, stage: Stage) -> None:
     """All elements as one grid; several to a thread where their indices are one."""
     bits = max(8 * buffer.dtype.bytes for buffer in stage.outputs)
     names = [loop.var.name for loop in stage.loops]
-    if is_elementwise(stage):
+    if is_elementwise(stage) or _lies_along(stage):
         grid = grid_knobs(s, knobs, bits, chains=has_long_chains(stage))
         share_out(s, names, grid)
     else:
         one_each(s, names, grid_knobs(s, knobs, bits).threads)
+
+
+def _lies_along(stage: Stage) -> bool:
+    """Whether all that goes along the innermost loop does so side by side, and wide."""
+    loop = stage.loops[-1]
+    axis, length = stage.axis(loop), extent_of(loop)
+    places = [n for n in walk(stage.block.body) if isinstance(n, Load | Store)]
+    return (
+        length is not None
+        and length % _WIDE == 0
+        and all(n.mask is None for n in places)
+        and all(
+            n.indices[-1] == axis or axis not in free_vars(n)
+            for n in places
+            if n.indices
+        )
+    )
 
 
 def results(s: Schedule, knobs: Knobs, stage: Stage) -> None:

@@ -121,3 +121,15 @@ def test_columns_of_a_matrix(rows):
     unit = x / np.sqrt(np.square(x).mean(1, keepdims=True) + 1e-5)
     np.testing.assert_allclose(dweight, (dy * unit).sum(0), rtol=1e-4, atol=1e-5)
     assert sum(report.bank_conflicts.values()) == 0
+
+
+def test_what_lies_along_a_known_length_is_wide_beside_what_does_not():
+    func = made("nn.batch_norm")
+    lanes = {
+        node.buffer.name: node.dtype.lanes
+        for launch in launches(func)
+        for node in walk(launch.nest)
+        if isinstance(node, Load) and node.buffer.name in ("x", "mean", "bias")
+        if isinstance(node.indices[0], Ramp) or node.buffer.name != "x"
+    }
+    assert lanes == {"x": 4, "mean": 1, "bias": 1}
