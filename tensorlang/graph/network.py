@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from tensorlang.errors import ArgumentError, GraphError, WeightError
+from tensorlang.errors import ArgumentError
 from tensorlang.graph.fusion import fuse
-from tensorlang.graph.leaves import Weight
 from tensorlang.graph.passes import fold, inline, without_doubles
 from tensorlang.graph.program import Graph, trace
 from tensorlang.graph.references import Ref
-from tensorlang.graph.specs import KeySpec, Spec, TensorSpec
+from tensorlang.graph.specs import Spec, TensorSpec
 from tensorlang.graph.threading import refs_of, thread
+from tensorlang.graph.weights import begun, begun_state, by_path, empty, fill
 from tensorlang.ops import random
 
 _TRAINING: ContextVar[bool] = ContextVar("training", default=False)
@@ -104,7 +104,7 @@ class Network:
         self.use = pure(apply, specs, train=False)
         self.train = pure(apply, specs, train=True)
         self.program = optimized(self.use.graph)
-        self.leaves = _by_path((self.use.graph, self.train.graph))
+        self.leaves = by_path((self.use.graph, self.train.graph))
         self.places = {
             place.name: place for place in (*self.use.places, *self.train.places)
         }
@@ -124,10 +124,10 @@ class Network:
         """The first weights and states."""
         keys = random.split(key, max(len(self.leaves), 1))
         for (path, leaf), own in zip(self.leaves.items(), keys, strict=False):
-            self.weights[path] = _empty(leaf) if known else _begun(leaf, own)
+            self.weights[path] = empty(leaf) if known else begun(leaf, own)
         places = random.split(drawn, max(len(self.places), 1))
         for (path, place), own in zip(self.places.items(), places, strict=False):
-            self.states[path] = _state(place, own)
+            self.states[path] = begun_state(place, own)
 
     # ------------------------------------------------------------- what it is
 
@@ -194,94 +194,3 @@ class Network:
         return transform(self, inputs, target)
 
     __call__ = transform
-
-
-def fill(
-    held: Mapping[str, np.ndarray[Any, Any]], given: Mapping[str, Any], what: str
-) -> None:
-    """Copy arrays over others of the same names, shapes and types: all or none.
-
-    Raises:
-        WeightError: names what is missing, unused, or wrongly sized.
-    """
-    arrays = {path: np.asarray(value) for path, value in given.items()}
-    wrong = [f"{what} {path!r} is missing" for path in held if path not in arrays]
-    wrong += [f"{what} {path!r} is not used" for path in arrays if path not in held]
-    for path, array in arrays.items():
-        own = held.get(path)
-        if own is not None and (own.shape, own.dtype) != (array.shape, array.dtype):
-            wrong.append(
-                f"{what} {path!r} is {own.dtype}{list(own.shape)}, not "
-                f"{array.dtype}{list(array.shape)}"
-            )
-    if wrong:
-        raise WeightError("; ".join(wrong))
-    for path, array in arrays.items():
-        np.copyto(held[path], array)
-
-
-def _empty(leaf: Weight) -> np.ndarray[Any, Any]:
-    shape: Any = leaf.shape
-    return np.zeros(shape, leaf.spec.numpy)
-
-
-def _state(place: Ref, key: random.Key) -> np.ndarray[Any, Any]:
-    """What a state begins as: a key, zeros, or what is said."""
-    if place.initial is None and isinstance(place.spec, TensorSpec):
-        shape: Any = place.spec.shape
-        return np.zeros(shape, place.spec.numpy)
-    data = key if place.initial is None else place.initial
-    held = data.words if isinstance(data, random.Key) else data
-    return np.array(held, order="C")
-
-
-def _begun(leaf: Weight, key: random.Key) -> np.ndarray[Any, Any]:
-    """What a weight begins as.
-
-    Raises:
-        WeightError: it has no initialiser, or one that makes something else.
-    """
-    if leaf.initial is None:
-        raise WeightError(
-            f"weight {leaf.path!r} has nothing that says what it begins as; give the "
-            "network its weights"
-        )
-    made = np.array(leaf.initial(key, leaf.shape, leaf.spec.numpy), order="C")
-    if (made.shape, made.dtype) != (leaf.shape, leaf.spec.numpy):
-        raise WeightError(
-            f"weight {leaf.path!r} is {leaf.spec}, and its initialiser makes "
-            f"{made.dtype}{list(made.shape)}"
-        )
-    return made
-
-
-def _by_path(graphs: Sequence[Graph]) -> dict[str, Weight]:
-    """All weights of programs, in the order of their first use.
-
-    Raises:
-        GraphError: two have one path.
-    """
-    found: dict[str, Weight] = {}
-    for graph in graphs:
-        for leaf in _weights_in(graph):
-            if found.setdefault(leaf.path, leaf) is not leaf:
-                raise GraphError(
-                    f"two weights are called {leaf.path!r}; give their layers names of "
-                    "their own, with layers.Sequential or as attributes"
-                )
-    return found
-
-
-def _weights_in(graph: Graph) -> dict[Weight, None]:
-    found: dict[Weight, None] = {}
-    for node in graph.nodes:
-        for inner in node.graphs:  # in the order in which they are used there
-            found.update(_weights_in(inner))
-        found.update((v, None) for v in node.inputs if isinstance(v, Weight))
-    found.update(dict.fromkeys(graph.weights))
-    return found
-
-
-def state_spec(place: Ref) -> KeySpec | TensorSpec:
-    """What a state is."""
-    return place.spec

@@ -18,7 +18,7 @@ import numpy as np
 
 from tensorlang import onnx
 from tensorlang.errors import ArgumentError, WeightError
-from tensorlang.graph.network import fill
+from tensorlang.graph.weights import fill
 from tensorlang.layers import optimizers
 from tensorlang.layers.trainer import LOSSES
 from tensorlang.onnx.files import written_whole

@@ -14,11 +14,12 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from tensorlang.errors import ArgumentError, ShapeError
-from tensorlang.graph.network import Network, fill
+from tensorlang.graph.network import Network
 from tensorlang.graph.program import input
 from tensorlang.graph.running import KEPT, sizes_of
 from tensorlang.graph.specs import Dim, TensorSpec
 from tensorlang.graph.training import TrainingContext, TrainingProgram
+from tensorlang.graph.weights import fill
 from tensorlang.layers.optimizers import Adam, Optimizer
 from tensorlang.ops import math, nn
 

@@ -1,0 +1,102 @@
+"""Weights and states of a network: what they begin as, and how they are filled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tensorlang.errors import GraphError, WeightError
+from tensorlang.graph.leaves import Weight
+from tensorlang.graph.program import Graph
+from tensorlang.graph.references import Ref
+from tensorlang.graph.specs import TensorSpec
+from tensorlang.ops import random
+
+
+def fill(
+    held: Mapping[str, np.ndarray[Any, Any]], given: Mapping[str, Any], what: str
+) -> None:
+    """Copy arrays over others of the same names, shapes and types: all or none.
+
+    Raises:
+        WeightError: names what is missing, unused, or wrongly sized.
+    """
+    arrays = {path: np.asarray(value) for path, value in given.items()}
+    wrong = [f"{what} {path!r} is missing" for path in held if path not in arrays]
+    wrong += [f"{what} {path!r} is not used" for path in arrays if path not in held]
+    for path, array in arrays.items():
+        own = held.get(path)
+        if own is not None and (own.shape, own.dtype) != (array.shape, array.dtype):
+            wrong.append(
+                f"{what} {path!r} is {own.dtype}{list(own.shape)}, not "
+                f"{array.dtype}{list(array.shape)}"
+            )
+    if wrong:
+        raise WeightError("; ".join(wrong))
+    for path, array in arrays.items():
+        np.copyto(held[path], array)
+
+
+def empty(leaf: Weight) -> np.ndarray[Any, Any]:
+    """Zeros, where its numbers are known."""
+    shape: Any = leaf.shape
+    return np.zeros(shape, leaf.spec.numpy)
+
+
+def begun_state(place: Ref, key: random.Key) -> np.ndarray[Any, Any]:
+    """What a state begins as: a key, zeros, or what is said."""
+    if place.initial is None and isinstance(place.spec, TensorSpec):
+        shape: Any = place.spec.shape
+        return np.zeros(shape, place.spec.numpy)
+    data = key if place.initial is None else place.initial
+    held = data.words if isinstance(data, random.Key) else data
+    return np.array(held, order="C")
+
+
+def begun(leaf: Weight, key: random.Key) -> np.ndarray[Any, Any]:
+    """What a weight begins as.
+
+    Raises:
+        WeightError: it has no initialiser, or one that makes something else.
+    """
+    if leaf.initial is None:
+        raise WeightError(
+            f"weight {leaf.path!r} has nothing that says what it begins as; give the "
+            "network its weights"
+        )
+    made = np.array(leaf.initial(key, leaf.shape, leaf.spec.numpy), order="C")
+    if (made.shape, made.dtype) != (leaf.shape, leaf.spec.numpy):
+        raise WeightError(
+            f"weight {leaf.path!r} is {leaf.spec}, and its initialiser makes "
+            f"{made.dtype}{list(made.shape)}"
+        )
+    return made
+
+
+def by_path(graphs: Sequence[Graph]) -> dict[str, Weight]:
+    """All weights of programs, in the order of their first use.
+
+    Raises:
+        GraphError: two have one path.
+    """
+    found: dict[str, Weight] = {}
+    for graph in graphs:
+        for leaf in _weights_in(graph):
+            if found.setdefault(leaf.path, leaf) is not leaf:
+                raise GraphError(
+                    f"two weights are called {leaf.path!r}; give their layers names of "
+                    "their own, with layers.Sequential or as attributes"
+                )
+    return found
+
+
+def _weights_in(graph: Graph) -> dict[Weight, None]:
+    found: dict[Weight, None] = {}
+    for node in graph.nodes:
+        for inner in node.graphs:  # in the order in which they are used there
+            found.update(_weights_in(inner))
+        found.update((v, None) for v in node.inputs if isinstance(v, Weight))
+    found.update(dict.fromkeys(graph.weights))
+    return found
