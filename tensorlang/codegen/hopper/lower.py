@@ -18,6 +18,11 @@ from typing import Any, Final
 from tensorlang.codegen.hopper.copies import copies_of
 from tensorlang.codegen.hopper.effects import effect
 from tensorlang.codegen.hopper.products import product_of
+from tensorlang.codegen.hopper.registers import (
+    at_start,
+    check_registers,
+    threads_of,
+)
 from tensorlang.errors import CodegenError
 from tensorlang.ir.dtypes import i64, u64
 from tensorlang.ir.nodes import (
@@ -27,7 +32,6 @@ from tensorlang.ir.nodes import (
     BarrierObject,
     Block,
     Buffer,
-    Const,
     Expr,
     For,
     Function,
@@ -53,7 +57,6 @@ _NEEDS: Final = {
     Arrive: "tma",
     Wait: "tma",
 }
-_REGISTERS: Final = 65536  # of a processor
 
 
 def lower_roles(function: Function, target: Target) -> Function:
@@ -168,15 +171,14 @@ class _Roles:
             alone = If(node.var.equal(0), seq(*self.fresh, effect("barrier_fence")))
             first = [alone, Barrier("block")]
         self.fresh, self.threads = [], node
+        check_registers(node)
         return replace(node, body=seq(*first, self.visit(node.body)))
 
     def registers(self, node: Role) -> Iterator[Stmt]:
         """More or fewer registers than the threads start with."""
         if node.registers and self.threads is not None:
-            count = self.threads.extent
-            assert isinstance(count, Const)
-            start = _REGISTERS // int(count.value) // 8 * 8
-            yield effect("set_registers", node.registers, node.registers > start)
+            more = node.registers > at_start(threads_of(self.threads))
+            yield effect("set_registers", node.registers, more)
 
     def arrive(self, node: Arrive) -> Stmt:
         """An arrival; its copies count their bytes."""

@@ -140,6 +140,8 @@ def test_a_cpu_refuses_in_a_sentence(ring):
         ("j % 2)", "(j + 1) % 2)", "does not lie in registers as sums"),
         ("i // 64 * 128 + i", "(1 - i // 64) * 128 + i", "adds to sums of another one"),
         ("vq % 64]) * cast(", "vq % 64]) + cast(", "does not multiply numbers of bf16"),
+        ("registers=40", "registers=56", "ask for 66560 registers of 65536, and would"),
+        ("t >= 256, reg", "t >= 288, reg", "is not made of whole warpgroups of 128"),
         ("for ai in range(128)", "for ai in range(127)", "does not fill all of its"),
     ],
 )
