@@ -82,6 +82,17 @@ def test_threads_from_the_environment(monkeypatch):
             targets.host()
 
 
+def test_the_target_of_calls_that_name_none_from_the_environment(monkeypatch):
+    monkeypatch.setenv(targets.TARGET_VARIABLE, "cuda:sm_80")
+    assert targets.get().name == targets.get(None).name == "cuda:sm_80"
+    assert targets.get("llvm") == targets.host()
+    monkeypatch.setenv(targets.TARGET_VARIABLE, "tpu")
+    with pytest.raises(TargetError, match="'tpu' is no target"):
+        targets.get()
+    monkeypatch.setenv(targets.TARGET_VARIABLE, "")
+    assert targets.get() == targets.host()
+
+
 def test_importing_targets_loads_no_compiler():
     code = (
         "import sys, tensorlang.targets as t; t.host(); "
