@@ -30,7 +30,6 @@ from tensorlang.schedules.stages import (
     REDUCTION,
     Stage,
     extent_of,
-    has_long_chains,
     is_elementwise,
     kind_of,
 )
@@ -58,7 +57,7 @@ def elements(s: Schedule, knobs: Knobs, stage: Stage) -> None:
     bits = max(8 * buffer.dtype.bytes for buffer in stage.outputs)
     names = [loop.var.name for loop in stage.loops]
     if is_elementwise(stage) or _lies_along(stage):
-        grid = grid_knobs(s, knobs, bits, chains=has_long_chains(stage))
+        grid = grid_knobs(s, knobs, bits)
         share_out(s, names, grid)
     else:
         one_each(s, names, grid_knobs(s, knobs, bits).threads)

@@ -44,19 +44,13 @@ class Grid:
         return self.threads * self.steps * self.lanes
 
 
-def grid_knobs(s: Schedule, knobs: Knobs, bits: int, *, chains: bool = False) -> Grid:
-    """The knobs of a grid, for elements of so many bits: a thread moves a vector.
-
-    On a CPU neighbouring threads are the lanes of its vectors; where values take long
-    `chains` of operations, these are worth more than wide accesses.
-    """
+def grid_knobs(s: Schedule, knobs: Knobs, bits: int) -> Grid:
+    """The knobs of a grid, for elements of so many bits: a thread moves a vector."""
     whole = s.target.vector_bits if s.target else _ACCESS_BITS
-    on_cpu = s.target is not None and s.target.arch.startswith("cpu")
-    alone = on_cpu and chains
-    lanes = 1 if alone else max(min(whole // max(bits, 8), LANES[-1]), 1)
+    lanes = max(min(whole // max(bits, 8), LANES[-1]), 1)
     return Grid(
         knobs.choice("threads", THREADS, default=256),
-        knobs.choice("steps", STEPS, default=8 if on_cpu and not chains else 1),
+        knobs.choice("steps", STEPS, default=1),
         knobs.choice("lanes", LANES, default=lanes),
     )
 

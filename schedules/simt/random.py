@@ -12,7 +12,7 @@ from tensorlang.scheduling import Knobs, Schedule, schedule
 @schedule("threefry", model="simt")
 def random(s: Schedule, knobs: Knobs) -> None:
     """Every nest is shared out, element by element."""
-    grid = grid_knobs(s, knobs, 8 * s.function.buffers[-1].dtype.bytes, chains=True)
+    grid = grid_knobs(s, knobs, 8 * s.function.buffers[-1].dtype.bytes)
     for chain in [[loop.var.name for loop in nest] for nest in nests(s.function)]:
         if not tried(s, share_out, s, chain, grid):
             bind_somehow(s, chain)

@@ -4,11 +4,10 @@
         y[i * 4 + v] = x[i * 4 + v] + 1  ->  y[ramp(i * 4, 1, 4)] = [
                                                 extract(x_v, 0) + 1, ...]
 
-A thread of a GPU computes in scalars, and moves up to 16 bytes at once (one of a CPU's
-driver a vector register): where the lanes touch neighbours, from an index that is a
-multiple of their number. Lanes under a condition that not all of them meet go one by
-one. What cannot go in lock-step (loops whose length differs, atomic updates) is written
-out lane after lane.
+A thread of a GPU computes in scalars, and moves up to 16 bytes at once: where the lanes
+touch neighbours, from an index that is a multiple of their number. Lanes under a
+condition that not all of them meet go one by one. What cannot go in lock-step (loops
+whose length differs, atomic updates) is written out lane after lane.
 """
 
 from __future__ import annotations
