@@ -28,6 +28,7 @@ _PARTS: Final = (64, 128, 256, 512, 1024, 2048)  # rows of a part
 _PART_THREADS: Final = (128, 256, 512)
 _PART_STEPS: Final = (2, 4, 8, 16)
 _ACROSS: Final = ("launches", "atomics")
+_WINDOWS: Final = 8  # of a window that slides along a row, in that row
 _MANY: Final = 1 << 15  # threads that keep a device busy
 
 
@@ -97,13 +98,18 @@ def whole(s: Schedule, knobs: Knobs, stage: Stage) -> None:
 
 
 def _lies_along(stage: Stage, loop: For) -> bool:
-    """Whether the largest operand lies along a loop, and other ones go further."""
+    """Whether the largest operand lies along a loop, or slides along it a little."""
     if contiguous_loop(stage) is not loop:
         return False
     largest = max(stage.loads, key=_freedom)
     steps = dict(linear(largest.indices[-1]).terms)
     own = steps.pop(stage.axis(loop), 0)
-    return own == 1 and all(step >= _SHORT for step in steps.values())
+    loops = {stage.axis(other): extent_of(other) for other in stage.loops}
+    length = extent_of(loop) or 0
+    return own == 1 and all(
+        step >= _SHORT or (loops.get(axis) or length) * _WINDOWS <= length  # type: ignore[call-overload]
+        for axis, step in steps.items()
+    )
 
 
 def _freedom(load: Load) -> int:
