@@ -64,7 +64,7 @@ _OFTEN: Final = (
 def steps(draw: Draw, func: Function) -> Step | None:
     """One step for a function; None where what was drawn has nothing to apply to."""
     view = View(func)
-    often = ["tensorize"] * 9 if block_moves.tiles(view) else []
+    often = ["tensorize"] * 16 if block_moves.tiles(view) else []
     often += _MOVING if block_moves.producers(view) else ()
     often += ["pipeline", "double_buffer"] * 16 if block_moves.staging(view) else []
     often += ["merge"] * 4 if loop_moves.neighbours(view) else []
