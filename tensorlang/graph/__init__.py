@@ -10,7 +10,8 @@ print(program)
 y = program(images, weights)             # arrays: planned memory, bound kernels
 """
 
-from tensorlang.graph.autodiff import checkpoint, gradients
+from tensorlang.graph.autodiff import gradients
+from tensorlang.graph.autodiff_forms import checkpoint
 from tensorlang.graph.context import Context
 from tensorlang.graph.forms import Function, cond, function, let, loop, while_loop
 from tensorlang.graph.fusion import fuse

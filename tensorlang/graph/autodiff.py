@@ -16,14 +16,11 @@ import numpy as np
 from tensorlang.errors import GraphError
 from tensorlang.graph import gradient_rules as _rules  # noqa: F401 - they register
 from tensorlang.graph import second_rules as _second  # noqa: F401 - the same
-from tensorlang.graph.forms import IF, Function
 from tensorlang.graph.gradients import Found, Site, arguments_of, is_float, of_operator
 from tensorlang.graph.leaves import constant
-from tensorlang.graph.program import Graph, trace
-from tensorlang.graph.rewriting import Rewriter
 from tensorlang.graph.scopes import named, outside
 from tensorlang.graph.specs import TensorSpec
-from tensorlang.graph.values import Form, Key, Node, Value, make
+from tensorlang.graph.values import Form, Node, Value, make
 from tensorlang.ops import math
 
 _WITHOUT: Final = {
@@ -35,6 +32,8 @@ _WITHOUT: Final = {
 ZEROS: Final = Form("zeros")
 FOR_GRAD: Final = Form("for_grad")
 WHILE_GRAD: Final = Form("while_grad")
+# the rules of what is no operator; `tensorlang.graph.autodiff_forms` fills it
+FORMS: Final[dict[str, Callable[..., Found]]] = {}
 
 
 def gradients(
@@ -59,7 +58,7 @@ def gradients(
     if seeds is None:
         seeds = [_one(value) for value in results]
     found = backward(results, seeds, wrt)
-    return [_or_zeros(found.get(value), value) for value in wrt]
+    return [or_zeros(found.get(value), value) for value in wrt]
 
 
 def _one(value: Value) -> Value:
@@ -77,7 +76,8 @@ def zeros(spec: Any) -> Any:
     return make(ZEROS, (), {}, (spec,), where=outside()).results[0]
 
 
-def _or_zeros(gradient: Value | None, value: Value) -> Value:
+def or_zeros(gradient: Value | None, value: Value) -> Value:
+    """A gradient, which is zeros where there is none."""
     made: Value = zeros(value.spec) if gradient is None else gradient
     return made
 
@@ -144,136 +144,3 @@ def _of_node(
         said = _WITHOUT.get(node.id, f"{node.id} ({{}}) has no gradient")
         raise GraphError(said.format(node.place))
     return of_operator(Site(node, arguments_of(node), dys, wanted))
-
-
-# ------------------------------------------------------------------ the forms
-
-
-class _Replay(Rewriter):
-    """Nodes computed again: their draws repeat those of the first time."""
-
-    def copied(self, node: Node, *args: Any, **kwargs: Any) -> tuple[Value, ...]:
-        made = super().copied(node, *args, **kwargs)
-        if made and made[0].node is not None:
-            made[0].node.replay = True
-        return made
-
-
-def _again(graph: Graph, given: Sequence[Value]) -> tuple[Value, ...]:
-    """The outputs of a program, computed here again from its inputs."""
-    replay = _Replay()
-    replay.now.update(zip(graph.inputs, given, strict=True))
-    replay.nodes(graph)
-    return tuple(replay[value] for value in graph.outputs)
-
-
-def _let(node: Node, dys: tuple[Value | None, ...], wanted: frozenset[Value]) -> Found:
-    del wanted
-    return [(node.args[0], dys[0])]
-
-
-def _nothing(
-    node: Node, dys: tuple[Value | None, ...], wanted: frozenset[Value]
-) -> Found:
-    del node, dys, wanted
-    return []
-
-
-def _call(node: Node, dys: tuple[Value | None, ...], wanted: frozenset[Value]) -> Found:
-    """A call: by its own rule, or by computing it again."""
-    (graph,) = node.graphs
-    own: Function | None = graph.function
-    if own is not None and own.gradient is not None:
-        pairs = zip(dys, node.results, strict=True)
-        made = own.gradient(*node.args, *(_or_zeros(dy, v) for dy, v in pairs))
-        several = made if isinstance(made, tuple) else (made,)
-        return list(zip(node.args, several, strict=True))
-    given = [apart(value) for value in node.args]
-    outputs = _again(graph, given)
-    asked = [v for v in given if is_float(v)] + [v for v in graph.free if v in wanted]
-    found = backward(outputs, dys, asked)
-    both = [*zip(node.args, given, strict=True), *((v, v) for v in graph.free)]
-    return [(value, found.get(inner)) for value, inner in both]
-
-
-def apart(value: Value) -> Value:
-    """The value under another identity: gradients stop there."""
-    from tensorlang.graph.forms import LET  # noqa: PLC0415 - beside its only use
-
-    if isinstance(value, Key):
-        return value
-    return make(LET, (value,), {}, (value.spec,), where=outside()).results[0]
-
-
-def _if(node: Node, dys: tuple[Value | None, ...], wanted: frozenset[Value]) -> Found:
-    """An `if` of gradients: in each branch, that branch again and its gradients."""
-    around = dict.fromkeys(value for graph in node.graphs for value in graph.free)
-    asked = [value for value in around if value in wanted]
-
-    def back(graph: Graph) -> Callable[[], Any]:
-        def branch() -> Any:
-            found = backward(_again(graph, ()), dys, asked)
-            return tuple(_or_zeros(found.get(value), value) for value in asked)
-
-        return branch
-
-    graphs = [trace(back(graph), (), name=graph.name) for graph in node.graphs]
-    specs = [value.spec for value in asked]
-    made = make(IF, node.args, {}, specs, graphs=graphs, where=node.where)
-    return list(zip(asked, made.results, strict=True))
-
-
-def _loop(node: Node, dys: tuple[Value | None, ...], wanted: frozenset[Value]) -> Found:
-    """A loop of gradients, from the last turn to the first; carries are kept.
-
-    Its node runs the loop again and keeps what each turn was given; then a program, for
-    each turn from the last, takes the turn's number and carry and the gradients of what
-    it gave, and gives those of the carry and, to be summed, of what is around it.
-    """
-    *test, body = node.graphs
-    counted = node.id == "for"
-    carry = body.inputs[1:] if counted else body.inputs
-    at = [n for n, value in enumerate(carry) if is_float(value)]
-    free = [value for value in body.free if value in wanted]
-
-    def turn(*given: Value) -> tuple[Any, ...]:
-        inputs, back = given[: len(body.inputs)], given[len(body.inputs) :]
-        outputs = _again(body, inputs)
-        own = inputs[1:] if counted else inputs
-        asked = [*(own[n] for n in at), *free]
-        return tuple(gradients([outputs[n] for n in at], asked, back))
-
-    specs = [value.spec for value in body.inputs] + [carry[n].spec for n in at]
-    step = trace(turn, specs, name="back")
-    given = [_or_zeros(dys[n], carry[n]) for n in at]
-    made = make(
-        FOR_GRAD if counted else WHILE_GRAD,
-        (*node.args, *given),
-        dict(node.kwargs),
-        [*(carry[n].spec for n in at), *(value.spec for value in free)],
-        graphs=[*test, body, step],
-        where=node.where,
-        replay=True,
-    )
-    return list(zip([*(node.args[n] for n in at), *free], made.results, strict=True))
-
-
-FORMS: Final[dict[str, Callable[..., Found]]] = {
-    "let": _let,
-    "zeros": _nothing,
-    "element": _nothing,
-    "call": _call,
-    "if": _if,
-    "for": _loop,
-    "while": _loop,
-}
-
-
-def checkpoint(function: Callable[..., Any]) -> Function:
-    """A function of which training keeps the arguments, and computes the rest again.
-
-    Usable as a decorator, or around a layer's application.
-    """
-    made = function if isinstance(function, Function) else Function(function)
-    made.checkpoint = True
-    return made

@@ -18,7 +18,8 @@ from tensorlang.ops import find, nn
 @rule(*(f"{id}_grad" for id in (*SLOPES, *WORDS)))
 def _said_anew(site: Site) -> Found:
     """By plain operators, on values of their own."""
-    from tensorlang.graph.autodiff import apart, backward  # noqa: PLC0415 - builds on it
+    from tensorlang.graph.autodiff import backward  # noqa: PLC0415 - it builds on this
+    from tensorlang.graph.autodiff_forms import apart  # noqa: PLC0415 - the same
 
     own = {k: apart(v) if isinstance(v, Value) else v for k, v in site.named.items()}
     id = site.node.id.removesuffix("_grad")
