@@ -7,6 +7,7 @@ from tensorlang.cli.app import app
 from tensorlang.errors import TargetError
 from tensorlang.ir.parser import parse
 from tensorlang.ops import find
+from tensorlang.ops.asking import asked
 from tensorlang.ops.building import default
 from tensorlang.runtime import build
 from tensorlang.tuner.pruning import overrun, refusal
@@ -35,7 +36,7 @@ def told(*arguments):
 
 def cost(name, *shapes, **pins):
     op = find(name)
-    workload = op.workload(*shapes)
+    workload = asked(op, shapes, None, {})
     kernel = build(default(op, workload, SM, pins)[0], SM)
     return static_cost(kernel, op, workload)
 
@@ -48,11 +49,13 @@ def test_wide_accesses_and_many_threads_cost_less():
     assert wide.occupancy > narrow.occupancy
 
 
-def test_larger_tiles_cost_less():
-    square = (1024, 1024)
-    tiled = cost("nn.dense", square, square, rows=8, columns=8)
-    small = cost("nn.dense", square, square, rows=2, columns=2)
-    assert 2e-5 < tiled.seconds < small.seconds < 1e-2
+def test_larger_tiles_cost_less_where_there_are_enough_of_them():
+    def of(side, sums):
+        square = (side, side)
+        return cost("nn.dense", square, square, rows=sums, columns=sums).seconds
+
+    assert 2e-3 < of(4096, 8) < of(4096, 4) < 1e-2
+    assert 5e-6 < of(512, 4) < of(512, 8) < 1e-3  # 16 blocks for 132 processors
 
 
 def test_a_search_files_a_guess_that_says_so(capsys):
