@@ -162,7 +162,7 @@ def to_compile(spec: str | Target | None) -> Target:
     Raises:
         TargetError: nothing has this name.
     """
-    absent = spec == "cuda" and missing("cuda")
+    absent = spec == "cuda" and bool(devices.cuda_problem())
     return _architecture(USUAL_ARCHITECTURE) if absent else get(spec)
 
 

@@ -31,6 +31,8 @@ def test_the_target_is_the_device(driver):
     assert (target.kind, target.name, target.arch) == ("cuda", "cuda:1", "sm_90a")
     assert (target.device, target.threads) == ("Fake H200", 132)
     assert "wgmma" in target.features
+    assert targets.to_compile("cuda") == targets.get("cuda")
+    assert targets.known()["cuda"] == ""
     with pytest.raises(TensorlangError, match="this machine has 2 GPUs"):
         targets.get("cuda:2")
 
