@@ -19,7 +19,8 @@ from typing import Any, Final
 from tensorlang.codegen.folding import add, make, maximum, mul, sub
 from tensorlang.codegen.names import Names
 from tensorlang.codegen.simt.host import PRIVATE_BYTES
-from tensorlang.codegen.simt.launches import make_launches, size_in_bytes
+from tensorlang.codegen.simt.launches import make_launches
+from tensorlang.codegen.simt.threads import size_in_bytes
 from tensorlang.codegen.team import has_parallel, serial
 from tensorlang.codegen.unroll import specialise
 from tensorlang.errors import CodegenError

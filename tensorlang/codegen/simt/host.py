@@ -25,7 +25,8 @@ from typing import Any, Final, TypeAlias
 
 from tensorlang.codegen.folding import mul, product
 from tensorlang.codegen.hopper.effects import COPY, TensorMap, tensor_maps
-from tensorlang.codegen.simt.launches import BLOCKS, THREADS, is_launch
+from tensorlang.codegen.simt.launches import is_launch
+from tensorlang.codegen.simt.threads import BLOCKS, THREADS
 from tensorlang.errors import CodegenError
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.nodes import (
