@@ -74,3 +74,14 @@ def test_nothing_is_spilled(name):
     resources = built(name).resources
     assert resources["spill_bytes"] == resources["stack_bytes"] == 0
     assert resources["registers"] <= 128
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_convolutions_of_bf16_copy_16_bytes_beside_tensor_cores(layout):
+    image = (64, 64, 58, 58) if layout == "NCHW" else (64, 58, 58, 64)
+    shapes = image, (64, 64, 3, 3)
+    kernel = built("nn.conv2d", *shapes, dtypes="bf16", layout=layout)
+    assert kernel.resources["spill_bytes"] == 0
+    assert count(r"\bHMMA", kernel) >= 32
+    assert count(r"LDGSTS\.E\.BYPASS\.\S*128", kernel) >= 12
+    assert not re.search(r"LDGSTS\.E (?!BYPASS)", kernel.asm)
