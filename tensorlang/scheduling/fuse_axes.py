@@ -1,4 +1,4 @@
-"""`fuse_axes` and `fuse_dims`: several axes of a block, or dimensions, become one."""
+"""`fuse_axes`: several axes of a block become one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from tensorlang.errors import ScheduleError
 from tensorlang.ir.bounds import Range
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.nodes import (
-    Alloc,
     AtomicUpdate,
     Axis,
     Block,
@@ -31,18 +30,14 @@ from tensorlang.ir.visit import fresh, names, rebuild, substitute
 from tensorlang.scheduling.linear import linear
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.tree import (
-    Path,
-    alloc_of,
     block_of,
     enclosing_loops,
-    find_alloc,
     find_block,
-    function_of,
     replace,
 )
 
 _KINDS: Final = ("spatial", "reduction")
-_Ranges = dict[Var, Range]
+Ranges = dict[Var, Range]
 
 
 @primitive
@@ -81,11 +76,11 @@ def fuse_axes(
     path = find_block(func, block)
     chosen = _chosen(block_of(path), axes)
     extents = [axis.extent for axis in chosen]
-    _need_constants(extents, f"axes of block {block!r}")
-    ranges = {x.var: _below(x.extent) for x in enclosing_loops(path)}
-    value = simplify(_flat([axis.value for axis in chosen], extents), ranges)
+    need_constants(extents, f"axes of block {block!r}")
+    ranges = {x.var: below(x.extent) for x in enclosing_loops(path)}
+    value = simplify(flat([axis.value for axis in chosen], extents), ranges)
     var = Var(fresh("_".join(axes), names(func)), i64)
-    whole = Axis(var, chosen[0].kind, simplify(_product(extents)), value)
+    whole = Axis(var, chosen[0].kind, simplify(product(extents)), value)
     digits = dict(zip((a.var for a in chosen), _digits(var, extents), strict=True))
     func = replace(path, _with_axis(block_of(path), whole, digits))
     return _as_long(func, block, whole), (var.name,)
@@ -132,7 +127,7 @@ def _with_axis(block: Block, whole: Axis, digits: Mapping[Var, Expr]) -> Block:
         for axis in block.axes
         if axis is first or axis.var not in digits
     ]
-    ranges = {axis.var: _below(axis.extent) for axis in kept}
+    ranges = {axis.var: below(axis.extent) for axis in kept}
     return dataclasses.replace(
         block,
         axes=tuple(kept),
@@ -141,7 +136,7 @@ def _with_axis(block: Block, whole: Axis, digits: Mapping[Var, Expr]) -> Block:
     )
 
 
-def _placed(node: Any, ranges: _Ranges) -> Any:
+def _placed(node: Any, ranges: Ranges) -> Any:
     """The statement with the indices of its accesses simplified."""
     if not isinstance(node, Node) or isinstance(node, Buffer):
         return node
@@ -152,125 +147,12 @@ def _placed(node: Any, ranges: _Ranges) -> Any:
     return made
 
 
-@primitive
-def fuse_dims(func: Function, buffer: str, dims: Sequence[int]) -> Function:
-    """Let several dimensions of a temporary be one that counts through all of them.
-
-    Args:
-        func: The function.
-        buffer: The name of a temporary that has no layout yet.
-        dims: The dimensions, slowest first; they become the first of them. Their
-            extents, but for the first, are constants.
+def need_constants(extents: Sequence[Expr], what: str) -> None:
+    """Refuse to fuse by an extent that varies, but for the first of them.
 
     Raises:
-        ScheduleError: it is a parameter or has a layout, or has no such dimensions.
-
-    `fuse_dims("t", [0, 2])`:
-
-        t = alloc(f32[4, 3, 5])              t = alloc(f32[20, 3])
-        for f in range(20):                  for f in range(20):
-            for c in range(3):        ->         for c in range(3):
-                t[f // 5, c, f % 5] = S              t[f, c] = S
+        ScheduleError: it names `what` would be fused.
     """
-    path = find_alloc(func, buffer)
-    old = alloc_of(path).buffer
-    if old.layout is not None or len(dims) <= 1 or not {*dims} <= {*range(old.ndim)}:
-        raise ScheduleError(
-            f"fuse_dims: {buffer!r} of shape {old.shape!r} has no dimensions {dims} to "
-            "fuse, or a layout already"
-        )
-    extents = [old.shape[dim] for dim in dims]
-    _need_constants(extents, f"dimensions of {buffer!r}")
-    shape = _fused(old.shape, dims, simplify(_product(extents)))
-    new = dataclasses.replace(old, shape=shape)
-
-    def at(indices: tuple[Expr, ...], ranges: _Ranges) -> tuple[Expr, ...]:
-        flat = _flat([indices[dim] for dim in dims], extents)
-        return _fused(indices, dims, simplify(flat, ranges))
-
-    return _moved(path, old, new, at)
-
-
-@primitive
-def permute_dims(func: Function, buffer: str, order: Sequence[int]) -> Function:
-    """Put the dimensions of a temporary into another order.
-
-    Args:
-        func: The function.
-        buffer: The name of a temporary that has no layout yet.
-        order: Its dimensions, the first of the new order first.
-
-    Raises:
-        ScheduleError: it is a parameter or has a layout, or these are not all of its
-            dimensions.
-
-    `permute_dims("t", [1, 0])`:
-
-        t = alloc(f32[4, 3])                 t = alloc(f32[3, 4])
-        for i in range(4):                   for i in range(4):
-            for c in range(3):        ->         for c in range(3):
-                t[i, c] = S                          t[c, i] = S
-    """
-    path = find_alloc(func, buffer)
-    old = alloc_of(path).buffer
-    if old.layout is not None or sorted(order) != list(range(old.ndim)):
-        raise ScheduleError(
-            f"permute_dims: {list(order)} is no order of the dimensions of {buffer!r}, "
-            f"of shape {old.shape!r}, or it has a layout already"
-        )
-    new = dataclasses.replace(old, shape=tuple(old.shape[dim] for dim in order))
-
-    def at(indices: tuple[Expr, ...], ranges: _Ranges) -> tuple[Expr, ...]:
-        del ranges
-        return tuple(indices[dim] for dim in order)
-
-    return _moved(path, old, new, at)
-
-
-def _fused(
-    items: tuple[Expr, ...], dims: Sequence[int], whole: Expr
-) -> tuple[Expr, ...]:
-    """What is said of each dimension, with `whole` in place of the fused ones."""
-    return tuple(
-        whole if dim == dims[0] else item
-        for dim, item in enumerate(items)
-        if dim == dims[0] or dim not in dims
-    )
-
-
-def _moved(path: Path, old: Buffer, new: Buffer, at: Any) -> Function:
-    """The function on another buffer, at indices that `at` makes of the old ones."""
-
-    def visit(node: Any, ranges: _Ranges) -> Any:
-        if not isinstance(node, Node) or isinstance(node, Buffer):
-            return node
-        if isinstance(node, Alloc):
-            return Alloc(new) if node.buffer == old else node
-        inner = ranges | _ranges_of(node)
-        made = rebuild(node, lambda child: visit(child, inner))
-        if isinstance(made, Load | Store | AtomicUpdate) and made.buffer == old:
-            indices = at(made.indices, ranges)
-            return dataclasses.replace(made, buffer=new, indices=indices)
-        if isinstance(made, Reduce) and old in made.buffers:
-            if len(made.buffers) > 1:
-                raise ScheduleError(f"fuse_dims: {old.name!r} is one of several states")
-            indices = at(made.indices, ranges)
-            return dataclasses.replace(made, buffers=(new,), indices=indices)
-        return made
-
-    func = function_of(path)
-    return dataclasses.replace(func, body=visit(func.body, {}))
-
-
-def _ranges_of(node: Node) -> _Ranges:
-    if isinstance(node, For):
-        return {node.var: _below(node.extent)}
-    if isinstance(node, Block):
-        return {axis.var: _below(axis.extent) for axis in node.axes}
-    return {}
-
-
-def _need_constants(extents: Sequence[Expr], what: str) -> None:
     for extent in extents[1:]:
         if not isinstance(extent, Const):
             raise ScheduleError(
@@ -279,18 +161,20 @@ def _need_constants(extents: Sequence[Expr], what: str) -> None:
             )
 
 
-def _below(extent: Expr) -> Range:
+def below(extent: Expr) -> Range:
+    """The range of what counts up to an extent."""
     return 0, simplify(extent - 1)
 
 
-def _product(extents: Sequence[Expr]) -> Expr:
+def product(extents: Sequence[Expr]) -> Expr:
+    """The extents multiplied."""
     total: Expr = as_expr(1)
     for extent in extents:
         total = total * extent
     return total
 
 
-def _flat(values: Sequence[Expr], extents: Sequence[Expr]) -> Expr:
+def flat(values: Sequence[Expr], extents: Sequence[Expr]) -> Expr:
     """One number of several digits."""
     total = values[0]
     for value, extent in zip(values[1:], extents[1:], strict=True):

@@ -1,0 +1,155 @@
+"""`fuse_dims` and `permute_dims`: a temporary by other indices, the same elements."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from tensorlang.errors import ScheduleError
+from tensorlang.ir.nodes import (
+    Alloc,
+    AtomicUpdate,
+    Block,
+    Buffer,
+    Expr,
+    For,
+    Function,
+    Load,
+    Node,
+    Reduce,
+    Store,
+)
+from tensorlang.ir.simplify import simplify
+from tensorlang.ir.visit import rebuild
+from tensorlang.scheduling.fuse_axes import (
+    Ranges,
+    below,
+    flat,
+    need_constants,
+    product,
+)
+from tensorlang.scheduling.primitives import primitive
+from tensorlang.scheduling.tree import Path, alloc_of, find_alloc, function_of
+
+_Indices: TypeAlias = tuple[Expr, ...]
+
+
+@primitive
+def fuse_dims(func: Function, buffer: str, dims: Sequence[int]) -> Function:
+    """Let several dimensions of a temporary be one that counts through all of them.
+
+    Args:
+        func: The function.
+        buffer: The name of a temporary that has no layout yet.
+        dims: The dimensions, slowest first; they become the first of them. Their
+            extents, but for the first, are constants.
+
+    Raises:
+        ScheduleError: it is a parameter or has a layout, or has no such dimensions.
+
+    `fuse_dims("t", [0, 2])`:
+
+        t = alloc(f32[4, 3, 5])              t = alloc(f32[20, 3])
+        for f in range(20):                  for f in range(20):
+            for c in range(3):        ->         for c in range(3):
+                t[f // 5, c, f % 5] = S              t[f, c] = S
+    """
+    path = find_alloc(func, buffer)
+    old = alloc_of(path).buffer
+    if old.layout is not None or len(dims) <= 1 or not {*dims} <= {*range(old.ndim)}:
+        raise ScheduleError(
+            f"fuse_dims: {buffer!r} of shape {old.shape!r} has no dimensions {dims} to "
+            "fuse, or a layout already"
+        )
+    extents = [old.shape[dim] for dim in dims]
+    need_constants(extents, f"dimensions of {buffer!r}")
+    shape = _fused(old.shape, dims, simplify(product(extents)))
+    new = dataclasses.replace(old, shape=shape)
+
+    def at(indices: tuple[Expr, ...], ranges: Ranges) -> tuple[Expr, ...]:
+        whole = flat([indices[dim] for dim in dims], extents)
+        return _fused(indices, dims, simplify(whole, ranges))
+
+    return _moved(path, old, new, at)
+
+
+@primitive
+def permute_dims(func: Function, buffer: str, order: Sequence[int]) -> Function:
+    """Put the dimensions of a temporary into another order.
+
+    Args:
+        func: The function.
+        buffer: The name of a temporary that has no layout yet.
+        order: Its dimensions, the first of the new order first.
+
+    Raises:
+        ScheduleError: it is a parameter or has a layout, or these are not all of its
+            dimensions.
+
+    `permute_dims("t", [1, 0])`:
+
+        t = alloc(f32[4, 3])                 t = alloc(f32[3, 4])
+        for i in range(4):                   for i in range(4):
+            for c in range(3):        ->         for c in range(3):
+                t[i, c] = S                          t[c, i] = S
+    """
+    path = find_alloc(func, buffer)
+    old = alloc_of(path).buffer
+    if old.layout is not None or sorted(order) != list(range(old.ndim)):
+        raise ScheduleError(
+            f"permute_dims: {list(order)} is no order of the dimensions of {buffer!r}, "
+            f"of shape {old.shape!r}, or it has a layout already"
+        )
+    new = dataclasses.replace(old, shape=tuple(old.shape[dim] for dim in order))
+
+    def at(indices: tuple[Expr, ...], ranges: Ranges) -> tuple[Expr, ...]:
+        del ranges
+        return tuple(indices[dim] for dim in order)
+
+    return _moved(path, old, new, at)
+
+
+def _fused(
+    items: tuple[Expr, ...], dims: Sequence[int], whole: Expr
+) -> tuple[Expr, ...]:
+    """What is said of each dimension, with `whole` in place of the fused ones."""
+    return tuple(
+        whole if dim == dims[0] else item
+        for dim, item in enumerate(items)
+        if dim == dims[0] or dim not in dims
+    )
+
+
+def _moved(
+    path: Path, old: Buffer, new: Buffer, at: Callable[[_Indices, Ranges], _Indices]
+) -> Function:
+    """The function on another buffer, at indices that `at` makes of the old ones."""
+
+    def visit(node: Any, ranges: Ranges) -> Any:
+        if not isinstance(node, Node) or isinstance(node, Buffer):
+            return node
+        if isinstance(node, Alloc):
+            return Alloc(new) if node.buffer == old else node
+        inner = ranges | _ranges_of(node)
+        made = rebuild(node, lambda child: visit(child, inner))
+        if isinstance(made, Load | Store | AtomicUpdate) and made.buffer == old:
+            indices = at(made.indices, ranges)
+            return dataclasses.replace(made, buffer=new, indices=indices)
+        if isinstance(made, Reduce) and old in made.buffers:
+            if len(made.buffers) > 1:
+                raise ScheduleError(f"fuse_dims: {old.name!r} is one of several states")
+            indices = at(made.indices, ranges)
+            return dataclasses.replace(made, buffers=(new,), indices=indices)
+        return made
+
+    func = function_of(path)
+    return dataclasses.replace(func, body=visit(func.body, {}))
+
+
+def _ranges_of(node: Node) -> Ranges:
+    if isinstance(node, For):
+        return {node.var: below(node.extent)}
+    if isinstance(node, Block):
+        return {axis.var: below(axis.extent) for axis in node.axes}
+    return {}
