@@ -130,6 +130,12 @@ def folded_or_not(parts: _Parts) -> str | None:
             if not reads(block) & set(parts.staged) or block.init == seq():
                 continue
             kinds = {a.kind for a in block.axes if var in free_vars(a.value)}
+            starts = block.init is not None and reads(block.init) & set(parts.staged)
+            if starts and "reduction" in kinds:
+                return (
+                    f"block {block.name!r} starts its sums from what is staged: "
+                    "decompose the reduction first"
+                )
             if len(kinds & {"spatial", "reduction"}) > 1:
                 return (
                     f"loop {var.name!r} drives axes of block {block.name!r} that are "

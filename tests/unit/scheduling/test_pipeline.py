@@ -161,3 +161,19 @@ def rows(x: f32[2, 2], y: Out[f32[2]]):
                 reduce(sum, y[vi], t[0, 0])
 """)
     same_meaning(func, pipeline(func, "i", 2))
+
+
+def test_a_start_from_what_is_staged_is_refused():
+    func = parse("""
+def total(x: f32[4], y: Out[f32[1]]):
+    for k in range(4):
+        t = alloc(f32[1])
+        with block("t_copy", v=spatial(4, k)):
+            t[0] = x[v]
+        with block("y", vi=spatial(1, 0), vk=reduction(4, k)):
+            with init():
+                y[vi] = t[0]
+            reduce(sum, y[vi], t[0])
+""")
+    with pytest.raises(ScheduleError, match="'y' starts its sums from what is staged"):
+        double_buffer(func, "k")
