@@ -83,10 +83,19 @@ def version(text: str) -> tuple[int, ...]:
     return tuple(map(int, re.findall(r"\d+", text.split("+", maxsplit=1)[0])[:3]))
 
 
-def lacking() -> list[str]:
-    """The distributions that are missing here, or too old."""
+def lacking(wheels: Path | None = None) -> list[str]:
+    """The distributions that are missing here, or too old.
+
+    Those that a folder of wheels holds besides are what these need in turn.
+    """
+    files = wheels.glob("*.whl") if wheels else ()
+    brought = {path.name.partition("-")[0]: "0" for path in files}
+    listed = {_plain(name) for name in NEEDED}
+    more = {
+        name: least for name, least in brought.items() if _plain(name) not in listed
+    }
     found = []
-    for name, least in NEEDED.items():
+    for name, least in {**NEEDED, **more}.items():
         try:
             here = metadata.version(name)
         except metadata.PackageNotFoundError:
@@ -96,14 +105,18 @@ def lacking() -> list[str]:
     return found
 
 
+def _plain(name: str) -> str:
+    """A distribution's name as all its spellings have it."""
+    return re.sub(r"[-_.]+", "_", name).lower()
+
+
 def wheel_of(name: str, folder: Path) -> Path | None:
     """The newest wheel of a distribution in a folder, that fits this Python or any."""
-    stem = re.sub(r"[-_.]+", "_", name).lower()
     own = f"cp{sys.version_info[0]}{sys.version_info[1]}"
     fitting = [
         path
         for path in folder.glob("*.whl")
-        if re.sub(r"[-_.]+", "_", path.name.partition("-")[0]).lower() == stem
+        if _plain(path.name.partition("-")[0]) == _plain(name)
         and any(
             tag in path.name for tag in ("-py3-", "-py2.py3-", f"-{own}-", "-abi3-")
         )
@@ -118,7 +131,7 @@ def install(site: Path, wheels: Path | None) -> list[str]:
         RuntimeError: something is in neither place.
     """
     site.mkdir(parents=True, exist_ok=True)
-    wanted = lacking()
+    wanted = [name for name in lacking(wheels) if _plain(name) != "pycuda"]
     if not wanted:
         return ["all packages are here"]
     found = {name: wheel_of(name, wheels) if wheels else None for name in wanted}

@@ -28,13 +28,12 @@ def main() -> None:
     parser.add_argument("--skip", default="", help="names, commas between")
     given = parser.parse_args()
     given.wheels.mkdir(parents=True, exist_ok=True)
-    skipped = {name.strip().lower() for name in given.skip.split(",")}
-    wanted = [
-        f"{name}>={least}"
-        for name, least in NEEDED.items()
-        if name.lower() not in skipped
-    ]
-    missing = [name for name in wanted if not _wheel(name, given.wheels, given.python)]
+    missing = []
+    if not _wheels(given.wheels, given.python):
+        missing.append("wheels of what tensorlang needs")
+    for name in filter(None, given.skip.split(",")):
+        for path in given.wheels.glob(f"{name.strip().replace('-', '_')}-*.whl"):
+            path.unlink()
     if not _source("pycuda>=2024.1", given.wheels):
         missing.append("pycuda's source")
     count = len(list(given.wheels.iterdir()))
@@ -43,13 +42,15 @@ def main() -> None:
         sys.exit(f"not to be had: {', '.join(missing)}")
 
 
-def _wheel(wanted: str, folder: Path, python: str) -> bool:
+def _wheels(folder: Path, python: str) -> bool:
+    """All that is needed, and what that needs in turn, of versions that fit."""
     tags = [f"manylinux_2_{minor}_x86_64" for minor in _TAGS]
-    options = ["--no-deps", "--only-binary=:all:", "--python-version", python]
+    options = ["--only-binary=:all:", "--python-version", python]
     options += ["--implementation", "cp"]
     for tag in (*tags, *_OLD):
         options += ["--platform", tag]
-    return _downloaded([*options, wanted], folder)
+    wanted = (f"{name}>={least}" for name, least in NEEDED.items())
+    return _downloaded([*options, *wanted], folder)
 
 
 def _source(wanted: str, folder: Path) -> bool:

@@ -170,3 +170,10 @@ def test_a_dry_run_tunes_measures_and_packs_up(tmp_path):
     assert row["ratios"].keys() == {"torch", "copy"}
     with tarfile.open(out / "all.tar.gz") as archive:
         assert {"bench.md", "log.txt", "works"} <= set(archive.getnames())
+
+
+def test_what_the_folder_holds_besides_is_installed_where_it_is_missing(tmp_path):
+    environment = module("environment")
+    for name in ("not_here_at_all-1.0", "pytest-99.0"):
+        (tmp_path / f"{name}-py3-none-any.whl").touch()
+    assert environment.lacking(tmp_path) == [*environment.lacking(), "not_here_at_all"]
