@@ -68,7 +68,14 @@ class Graph:
         )
 
     def __call__(self, *arguments: Any, target: Any = None) -> Any:
-        """Run it on arrays and keys; see `tensorlang.graph.running.run`."""
+        """Run it on arrays and keys; see `tensorlang.graph.running.run`.
+
+        On symbolic values, it is written into the program that is being written.
+        """
+        if any(isinstance(argument, Value) for argument in arguments):
+            from tensorlang.graph.rewriting import written  # noqa: PLC0415 - uses this
+
+            return written(self, tuple(map(constant, arguments)))
         from tensorlang.graph.running import run  # noqa: PLC0415 - loads the runtime
 
         return run(self, arguments, target)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tensorlang.errors import ShapeError
 from tensorlang.graph.program import Graph
 from tensorlang.graph.scopes import Scope, within
 from tensorlang.graph.specs import Spec
@@ -123,6 +124,25 @@ class Rewriter:
         made.name = value.name
         self.now[value] = made
         return made
+
+
+def written(graph: Graph, given: Sequence[Value]) -> Any:
+    """What a program gives for symbolic values, written where it is called.
+
+    Raises:
+        ShapeError: the values are of other specs than its inputs.
+    """
+    wanted, found = ([value.spec for value in each] for each in (graph.inputs, given))
+    if wanted != found:
+        raise ShapeError(
+            f"{graph.name} takes {', '.join(map(str, wanted))}, not "
+            f"{', '.join(map(str, found))}"
+        )
+    writer = Rewriter()
+    writer.now.update(zip(graph.inputs, given, strict=True))
+    writer.nodes(graph)
+    outputs = tuple(writer[value] for value in graph.outputs)
+    return outputs[0] if graph.single else outputs
 
 
 def _lasting(node: Node) -> bool:

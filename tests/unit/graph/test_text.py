@@ -231,3 +231,14 @@ def test_a_parsed_program_runs_and_has_gradients() -> None:
     again = graph.parse(str(trace(math.sin, THREE)))
     (gradient,) = graph.gradients(math.sum(again.outputs[0]), again.inputs)
     assert graph.Graph(again.inputs, gradient).nodes
+
+
+def test_a_parsed_program_is_a_network_with_its_weights() -> None:
+    net = Network(Sequential(Dense(4, "relu"), Dense(3)), TensorSpec(("batch", 8)))
+    again = Network(graph.parse(str(net.program)), *net.specs, weights=net.weights)
+    assert str(again.program) == str(net.program)
+    assert again.outputs == net.outputs
+    with pytest.raises(
+        ShapeError, match=r"network takes f32\[batch, 8\], not f32\[3\]"
+    ):
+        graph.parse(str(net.program))(graph.input((3,)))
