@@ -110,6 +110,7 @@ class Printer:
         self.facts = forms.Facts(Seq(()), {})
         self.launch: Launch | None = None
         self.tiles: dict[Buffer, int] = {}
+        self.wide: frozenset[Buffer] = frozenset()
         given = {
             "emit": self.emit,
             "need": self.need,
@@ -129,6 +130,7 @@ class Printer:
             "space": self.space,
             "tile": self.tile,
             "unpromoted": forms.unpromoted,
+            "is_wide": self.is_wide,
             "tile_index": vectors.tile_index,
             "is_collective": is_collective,
             "copied_from": copied_from,
@@ -152,6 +154,7 @@ class Printer:
         self.facts = forms.Facts(launch.nest, self.bounds)
         self.launch = launch
         self.tiles = vectors.tiles(launch) if self.has_vectors else {}
+        self.wide = vectors.wide(launch)
         used = free_vars(launch.body)
         indices = [
             loop
@@ -180,6 +183,10 @@ class Printer:
     def tile(self, buffer: Buffer) -> int:
         """The lanes of a private array of vectors; 0 of one of numbers."""
         return self.tiles.get(buffer, 0)
+
+    def is_wide(self, buffer: Buffer) -> bool:
+        """Whether several numbers of a buffer are moved at once."""
+        return buffer in self.wide
 
     def space(self, buffer: Buffer) -> str:
         """The memory that a buffer is in: `global`, `local` or `private`."""

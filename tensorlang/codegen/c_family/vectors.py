@@ -101,6 +101,17 @@ def tiles(launch: Launch) -> dict[Buffer, int]:
     }
 
 
+def wide(launch: Launch) -> frozenset[Buffer]:
+    """The private arrays of which several numbers are moved at once."""
+    return frozenset(
+        node.buffer
+        for node in walk(launch.body)
+        if isinstance(node, (Load, Store))
+        and lanes_of(node) > 1
+        and is_private(node.buffer)
+    )
+
+
 def _whole_lanes(access: Load | Store) -> int:
     """The lanes of an access to a whole vector of a tile; 0 where it is none."""
     lanes = lanes_of(access)

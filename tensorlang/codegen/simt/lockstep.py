@@ -1,18 +1,24 @@
-"""Vectorized loops of a thread: its lanes as scalars, its accesses wide.
+"""Vectorized loops of a thread: wide accesses, and the lanes between them as a loop.
 
-    for v in vectorized(4):             x_v: f32x4 = x[ramp(i * 4, 1, 4)]
-        y[i * 4 + v] = x[i * 4 + v] + 1  ->  y[ramp(i * 4, 1, 4)] = [
-                                                extract(x_v, 0) + 1, ...]
+    for v in vectorized(4):               x_wide: f32[4]
+        y[i * 4 + v] = x[i * 4 + v] + 1   x_wide[ramp(0, 1, 4)] = x[ramp(i * 4, 1, 4)]
+                                    ->    y_wide: f32[4]
+                                          for v in unrolled(4):
+                                              y_wide[v] = x_wide[v] + 1
+                                          y[ramp(i * 4, 1, 4)] = y_wide[ramp(0, 1, 4)]
 
 A thread of a GPU computes in scalars, and moves up to 16 bytes at once: where the lanes
-touch neighbours, from an index that is a multiple of their number. Lanes under a
-condition that not all of them meet go one by one. What cannot go in lock-step (loops
-whose length differs, atomic updates) is written out lane after lane.
+touch neighbours, from an index that is a multiple of their number. What all lanes do
+alike (loops, conditions) stands around the loops over lanes; a value that one of these
+gives to another has an element for each lane. Where a condition differs between lanes,
+accesses are wide if all of them meet it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Final
 
@@ -21,14 +27,15 @@ from tensorlang.codegen.copies import ASYNC, is_zero
 from tensorlang.codegen.folding import fold_node
 from tensorlang.codegen.multiples import multiple
 from tensorlang.codegen.names import Names
-from tensorlang.codegen.unroll import specialise
 from tensorlang.codegen.vectorize import rename
+from tensorlang.ir.dtypes import i64
 from tensorlang.ir.nodes import (
+    Alloc,
+    Binary,
     Buffer,
+    Compare,
     Const,
-    Evaluate,
     Expr,
-    Extract,
     For,
     Function,
     If,
@@ -38,7 +45,6 @@ from tensorlang.ir.nodes import (
     Ramp,
     Select,
     Seq,
-    Shuffle,
     Splat,
     Stmt,
     Store,
@@ -47,7 +53,8 @@ from tensorlang.ir.nodes import (
     seq,
 )
 from tensorlang.ir.simplify import simplify
-from tensorlang.ir.visit import free_vars, rebuild, substitute
+from tensorlang.ir.visit import allocations, free_vars, reads, rebuild, substitute, walk
+from tensorlang.ir.visit import writes as written_by
 
 _WIDEST: Final = 16  # lanes of a vector type
 _MOST_LANES: Final = 64
@@ -70,194 +77,185 @@ def in_lockstep(function: Function, names: Names, access_bytes: int) -> Function
     return replace(function, body=visit(function.body))
 
 
-class _OneByOne(Exception):  # noqa: N818 - a signal within this pass
-    """The loop cannot go in lock-step."""
-
-
 def _lanes(loop: For, names: Names, access_bytes: int) -> Stmt:
-    """One vectorized loop; written out later where it cannot go in lock-step."""
+    """One vectorized loop; a plain one where its lanes have memory of their own."""
     if not isinstance(loop.extent, Const) or int(loop.extent.value) > _MOST_LANES:
         return replace(loop, kind="serial")
-    count = int(loop.extent.value)
-    values: list[dict[Var, Expr]] = [
-        {loop.var: Const(lane, loop.var.dtype)} for lane in range(count)
-    ]
-    try:
-        return _Lockstep(names, loop.var, values, access_bytes).run(loop.body)
-    except _OneByOne:
+    if any(True for _ in allocations(loop.body)):
         return replace(loop, kind="unrolled")
+    kept: frozenset[Var] = frozenset()
+    while True:
+        made = _Lockstep(deepcopy(names), loop, access_bytes, kept)
+        body = made.whole(loop.body)
+        if made.missed <= kept:
+            names.__dict__.update(made.names.__dict__)
+            return seq(*map(Alloc, made.arrays.values()), *body)
+        kept |= made.missed
 
 
 @dataclass
-class _Lockstep:
-    """The lanes of a loop: `values` holds, for each, what varies between them."""
+class _Group:
+    """What lanes do one after the other, and wide accesses before and after it."""
 
-    names: Names
-    lane: Var
-    values: list[dict[Var, Expr]]
-    access_bytes: int
+    before: list[Stmt] = field(default_factory=list)
+    lanes: list[Stmt] = field(default_factory=list)
+    after: list[Stmt] = field(default_factory=list)
+    written: set[Buffer] = field(default_factory=set)
+    held: dict[tuple[Buffer, Expr], Buffer] = field(default_factory=dict)
 
     @property
-    def count(self) -> int:
-        """How many lanes there are."""
-        return len(self.values)
+    def pending(self) -> frozenset[Buffer]:
+        """What is written after the lanes only."""
+        return frozenset(s.buffer for s in self.after if isinstance(s, Store))
+
+
+class _Lockstep:
+    """The lanes of one loop."""
+
+    def __init__(
+        self, names: Names, loop: For, access_bytes: int, kept: frozenset[Var]
+    ) -> None:
+        self.names = names
+        self.lane = loop.var
+        self.count = int(loop.extent.value) if isinstance(loop.extent, Const) else 0
+        self.access_bytes = access_bytes
+        self.kept = kept
+        self.missed: set[Var] = set()
+        self.arrays: dict[Var, Buffer] = {}
+        self.closed: dict[Var, Expr] = {}
+        self.varying: set[Var] = {loop.var}
+        self.group = _Group()
+        self.made: list[Stmt] = []
 
     def varies(self, node: Node) -> bool:
         """Whether a value differs between lanes."""
-        return bool(free_vars(node) & self.values[0].keys())
+        return bool(free_vars(node) & self.varying)
 
-    def run(self, stmt: Stmt) -> Stmt:
+    def whole(self, stmt: Stmt) -> list[Stmt]:
+        """A statement in all lanes, with nothing left to do after it."""
+        outer, self.made, self.group = self.made, [], _Group()
+        self.run(stmt)
+        self.close()
+        outer, self.made = self.made, outer
+        return outer
+
+    def close(self) -> None:
+        """End the loop over lanes; what it named is in arrays from here on."""
+        group, self.group = self.group, _Group()
+        self.made += group.before
+        if group.lanes:
+            body = seq(*group.lanes)
+            count = Const(self.count, self.lane.dtype)
+            self.made.append(For(self.lane, count, "unrolled", body))
+        self.made += group.after
+        for stmt in group.lanes:
+            if isinstance(stmt, Let):
+                array = self.arrays.get(stmt.var)
+                at = Load(array, (self.lane,)) if array is not None else stmt.var
+                self.closed[stmt.var] = at
+
+    def known(self, node: Any) -> Any:
+        """A node over what earlier loops over lanes have named."""
+        used = free_vars(node) & self.closed.keys()
+        self.missed |= used
+        return substitute(node, {var: self.closed[var] for var in used})
+
+    # ------------------------------------------------------------------ statements
+
+    def run(self, stmt: Stmt) -> None:
         """A statement in all lanes."""
+        if isinstance(stmt, Seq):
+            for item in _direct(stmt.stmts):
+                self.run(item)
+            return
+        stmt = self.known(stmt)
         match stmt:
-            case Seq():
-                return seq(*(self.run(item) for item in stmt.stmts))
             case Let():
-                return self.let(stmt)
-            case Store():
-                return self.store(stmt)
-            case Evaluate():
-                return self.each(stmt)
-            case If():
-                return self.branch(stmt)
+                self.let(stmt)
+            case Store(mask=None):
+                self.store(stmt)
+            case If() if not self.varies(stmt.cond):
+                self.close()
+                orelse = None if stmt.orelse is None else self.inside(stmt.orelse)
+                self.made.append(If(stmt.cond, self.inside(stmt.then), orelse))
+            case If(orelse=None) if self.has_wide(stmt.then):
+                self.branch(stmt)
             case For(kind="serial" | "unrolled") if not self.varies(stmt.extent):
-                return replace(stmt, body=self.run(stmt.body))
-        raise _OneByOne
+                self.close()
+                self.made.append(replace(stmt, body=self.inside(stmt.body)))
+            case _:
+                self.each(stmt)
 
-    def each(self, stmt: Stmt) -> Stmt:
-        """A statement once for each lane, or once where it is the same in all."""
-        if not self.varies(stmt):
-            return stmt
-        return seq(*(specialise(stmt, values, {}) for values in self.values))
+    def inside(self, stmt: Stmt) -> Stmt:
+        """A statement in all lanes, within another one."""
+        return seq(*self.whole(stmt))
 
-    def let(self, stmt: Let) -> Stmt:
+    def each(self, stmt: Stmt) -> None:
+        """A statement that lanes run one after the other."""
+        if (reads(stmt) | written_by(stmt)) & self.group.pending:
+            self.close()
+        stmt = self.known(stmt)
+        self.group.lanes.append(stmt)
+        for buffer in written_by(stmt):
+            self.wrote(buffer)
+
+    def wrote(self, buffer: Buffer) -> None:
+        """What was loaded from a buffer before is not what it holds."""
+        group = self.group
+        group.written.add(buffer)
+        group.held = {at: to for at, to in group.held.items() if at[0] != buffer}
+
+    def let(self, stmt: Let) -> None:
+        """A value for each lane, or one for all."""
         if not self.varies(stmt.value):
-            return stmt
-        wide, value = self.gathered(stmt.value)
-        made: list[Stmt] = []
-        for number, values in enumerate(self.values):
-            var = self.names.var(f"{stmt.var.name}_{number}", stmt.var.dtype)
-            made.append(Let(var, _at(value, values)))
-            values[stmt.var] = var
-        return seq(*wide, *made)
+            if reads(stmt.value) & (self.group.written | self.group.pending):
+                self.close()
+            self.group.before.append(stmt)
+            return
+        value = self.gathered(stmt.value)
+        self.each(replace(stmt, value=value))
+        self.varying.add(stmt.var)
+        if stmt.var in self.kept:
+            array = self.array(stmt.var.name, stmt.var.dtype)
+            self.arrays[stmt.var] = array
+            self.each(Store(array, (self.lane,), stmt.var))
 
-    def store(self, stmt: Store) -> Stmt:
-        (index,) = stmt.indices or (as_expr(0),)
-        if stmt.mask is not None or not self.varies(index):
-            raise _OneByOne
-        wide, value = self.gathered(stmt.value)
-        given = [_at(value, values) for values in self.values]
-        parts = self.parts(stmt.buffer, index)
-        if parts is not None and ASYNC in stmt.hints:
-            whole = self.copy(stmt, parts)
-            if whole is not None:
-                return whole
+    def store(self, stmt: Store) -> None:
+        """A value to memory: after the loop over lanes, where they are neighbours."""
+        copies = self.copies(stmt)
+        parts = self.parts(stmt.buffer, stmt.indices[0]) if stmt.indices else None
+        if copies is not None:
+            self.close()
+            self.made += copies
+            return
+        value = self.gathered(stmt.value)
         if parts is None:
-            single = [
-                replace(stmt, indices=(_at(index, values),), value=part)
-                for values, part in zip(self.values, given, strict=True)
-            ]
-            return seq(*wide, *single)
-        width = self.count // len(parts)
-        named: list[Stmt] = []
-        for number, part in enumerate(given):
-            if not isinstance(part, (Var, Const, Extract)):
-                var = self.names.var(f"{stmt.buffer.name}_{number}", part.dtype)
-                named.append(Let(var, part))
-                given[number] = var
-        stores = [
-            replace(
-                stmt,
-                indices=(Ramp(first, Const(1, first.dtype), width),),
-                value=_joined(given[n * width : (n + 1) * width]),
-            )
-            for n, first in enumerate(parts)
+            self.each(replace(stmt, value=value))
+            return
+        at = (stmt.buffer, stmt.indices[0])
+        held = self.group.held.get(at)
+        if stmt.buffer in self.group.written | self.group.pending and held is None:
+            self.close()
+        target = held or self.wide_array(stmt.buffer)
+        self.each(Store(target, (self.lane,), value))
+        self.wrote(stmt.buffer)
+        group = self.group
+        group.held[at] = target
+        stores: list[Stmt] = [
+            replace(stmt, indices=(ramp,), value=Load(target, (own,)))
+            for own, ramp in self.ramps(parts)
         ]
-        return seq(*wide, *named, *stores)
+        group.after = [s for s in group.after if s not in stores] + stores
 
-    def copy(self, stmt: Store, parts: list[Expr]) -> Stmt | None:
-        """A wide copy, or 0 in its place, where both sides go in the same parts."""
-        value = stmt.value
-        source = value.a if isinstance(value, Select) else value
-        if not isinstance(source, Load) or source.mask or not source.indices:
-            return None
-        sources = self.parts(source.buffer, source.indices[0])
-        width = self.count // len(parts)
-        if sources is None or len(sources) != len(parts):
-            return None
-        if isinstance(value, Select) and (
-            self.varies(value.cond) or not is_zero(value.b)
-        ):
-            return None
-        made: list[Stmt] = []
-        for to, first in zip(parts, sources, strict=True):
-            at, place = (Ramp(e, Const(1, e.dtype), width) for e in (first, to))
-            whole: Expr = replace(source, indices=(at,))
-            if isinstance(value, Select):
-                whole = Select(value.cond, whole, Splat(value.b, width))
-            made.append(replace(stmt, indices=(place,), value=whole))
-        return seq(*made)
-
-    def gathered(self, value: Expr) -> tuple[list[Stmt], Expr]:
-        """Wide loads for a value, and the value over a stand-in for each of them."""
-        made: list[Stmt] = []
-        known: dict[Load, Var] = {}
-
-        def visit(node: Any) -> Any:
-            if isinstance(node, Buffer) or not isinstance(node, Node):
-                return node
-            new = rebuild(node, visit)
-            if not isinstance(new, Load) or new.mask is not None or not new.indices:
-                return new
-            if new not in known:
-                parts = self.parts(new.buffer, new.indices[0])
-                if parts is None:
-                    return new
-                known[new] = self.wide_load(new, parts, made)
-            return known[new]
-
-        return made, visit(value)
-
-    def wide_load(self, load: Load, parts: list[Expr], made: list[Stmt]) -> Var:
-        """A variable that stands, in each lane, for its part of wide loads."""
-        width = self.count // len(parts)
-        stand_in = self.names.var(f"{load.buffer.name}_lane", load.dtype)
-        for number, first in enumerate(parts):
-            index = Ramp(first, Const(1, first.dtype), width)
-            whole = Load(load.buffer, (index,), None, load.hints)
-            var = self.names.var(f"{load.buffer.name}_wide", whole.dtype)
-            made.append(Let(var, whole))
-            for lane in range(width):
-                self.values[number * width + lane][stand_in] = Extract(var, lane)
-        return stand_in
-
-    def parts(self, buffer: Buffer, index: Expr) -> list[Expr] | None:
-        """The first indices of wide accesses, or None where there are none."""
-        width = min(self.count, self.access_bytes // buffer.dtype.bytes, _WIDEST)
-        while width > 1 and (self.count % width or width & (width - 1)):
-            width -= 1
-        if width < 2 or buffer.scope in ("register", "private"):
-            return None
-        every = [simplify(_at(index, values)) for values in self.values]
-        steps = [simplify(b - a) for a, b in pairwise(every)]
-        if any(step != as_expr(1) for step in steps) or multiple(every[0], {}) % width:
-            return None
-        return every[::width]
-
-    def branch(self, stmt: If) -> Stmt:
-        """A branch that all lanes take together, else each by itself."""
-        if not self.varies(stmt.cond):
-            orelse = None if stmt.orelse is None else self.run(stmt.orelse)
-            return If(stmt.cond, self.run(stmt.then), orelse)
-        others = self.values[0].keys() & free_vars(stmt) != {self.lane}
-        if stmt.orelse is not None or others:
-            raise _OneByOne
-        tests = [_at(stmt.cond, values) for values in self.values]
-        together = conjunction(list(dict.fromkeys(tests)))
-        assert together is not None
-        kept = [dict(values) for values in self.values]
-        whole = self.run(stmt.then)
-        self.values = kept
-        return If(together, whole, self.in_turn(stmt))
+    def branch(self, stmt: If) -> None:
+        """All lanes together where each of them meets a condition, else in turn."""
+        self.close()
+        stmt = self.known(stmt)
+        together = self.in_all(stmt.cond)
+        closed, varying = dict(self.closed), set(self.varying)
+        whole = self.inside(stmt.then)
+        self.closed, self.varying = closed, varying
+        self.made.append(If(together, whole, self.in_turn(stmt)))
 
     def in_turn(self, stmt: Stmt) -> Stmt:
         """A statement in one lane after the other."""
@@ -265,20 +263,179 @@ class _Lockstep:
         body = rename(substitute(stmt, {self.lane: lane}), self.names)
         return For(lane, Const(self.count, lane.dtype), "serial", body)
 
+    def in_all(self, cond: Expr) -> Expr:
+        """A condition that holds where it does in every lane."""
+        match cond:
+            case Binary(op="and", a=a, b=b):
+                return Binary("and", self.in_all(a), self.in_all(b))
+            case Compare(op="lt" | "le", a=a, b=b) if not self.varies(b):
+                if self.steps(a) == as_expr(1):
+                    return self.at(cond, self.count - 1)
+        tests = dict.fromkeys(self.at(cond, lane) for lane in range(self.count))
+        together = conjunction(list(tests))
+        assert together is not None
+        return together
 
-def _at(expr: Expr, values: dict[Var, Expr]) -> Expr:
-    """An expression as one lane sees it."""
+    # -------------------------------------------------------------- wide accesses
 
-    def visit(node: Any) -> Any:
-        if isinstance(node, Var):
-            return values.get(node, node)
-        if isinstance(node, (Const, Buffer)) or not isinstance(node, Node):
-            return node
-        return fold_node(rebuild(node, visit))
+    def gathered(self, value: Expr) -> Expr:
+        """The value over arrays that wide loads fill, where there are such."""
 
-    return visit(expr)  # type: ignore[no-any-return]
+        def visit(node: Any) -> Any:
+            if isinstance(node, Buffer) or not isinstance(node, Node):
+                return node
+            new = rebuild(node, visit)
+            if not isinstance(new, Load) or new.mask is not None or not new.indices:
+                return new
+            return self.loaded(new)
+
+        for load in _loads(value):
+            if load.buffer in self.group.written and not self.is_held(load):
+                self.close()
+                value = self.known(value)
+                break
+        return visit(value)  # type: ignore[no-any-return]
+
+    def is_held(self, load: Load) -> bool:
+        """Whether an array has what a load would give."""
+        return bool(load.indices) and (load.buffer, load.indices[0]) in self.group.held
+
+    def loaded(self, load: Load) -> Expr:
+        """A load, or the lane's element of the array that a wide load fills."""
+        at = (load.buffer, load.indices[0])
+        if at not in self.group.held:
+            parts = self.parts(*at)
+            if parts is None:
+                return load
+            array = self.wide_array(load.buffer)
+            for own, ramp in self.ramps(parts):
+                whole = replace(load, indices=(ramp,))
+                self.group.before.append(Store(array, (own,), whole))
+            self.group.held[at] = array
+        return Load(self.group.held[at], (self.lane,))
+
+    def array(self, name: str, dtype: Any) -> Buffer:
+        """Registers for a value of each lane."""
+        size = as_expr(self.count)
+        return Buffer(self.names.fresh(name), dtype, (size,), "register")
+
+    def wide_array(self, buffer: Buffer) -> Buffer:
+        """Registers beside a buffer, from here to the end of the group."""
+        made = self.array(f"{buffer.name}_wide", buffer.dtype)
+        self.group.before.append(Alloc(made))
+        return made
+
+    def ramps(self, parts: list[Expr]) -> list[tuple[Ramp, Ramp]]:
+        """The places of each wide access: in an array of lanes, and in memory."""
+        width = self.count // len(parts)
+        return [
+            (_ramp(Const(n * width, i64), width), _ramp(first, width))
+            for n, first in enumerate(parts)
+        ]
+
+    def parts(
+        self, buffer: Buffer, index: Expr, *, own: bool = False
+    ) -> list[Expr] | None:
+        """The first indices of wide accesses, or None where there are none.
+
+        Registers are `own`: to copy them at once from or to memory.
+        """
+        width = min(self.count, self.access_bytes // buffer.dtype.bytes, _WIDEST)
+        while width > 1 and (self.count % width or width & (width - 1)):
+            width -= 1
+        if width < 2 or (_is_own(buffer) and not own):
+            return None
+        if free_vars(index) & self.varying != {self.lane}:
+            return None
+        if self.steps(index) != as_expr(1):
+            return None
+        first = self.at(index, 0)
+        if multiple(first, {}) % width:
+            return None
+        return [self.at(index, lane) for lane in range(0, self.count, width)]
+
+    def steps(self, index: Expr) -> Expr | None:
+        """What an index grows by from lane to lane, where it is always the same."""
+        every = [self.at(index, lane) for lane in range(self.count)]
+        found = {simplify(b - a) for a, b in pairwise(every)}
+        return found.pop() if len(found) == 1 else None
+
+    def has_wide(self, stmt: Stmt) -> bool:
+        """Whether a statement has accesses that would be wide if all lanes ran it."""
+        if free_vars(stmt) & self.varying != {self.lane}:
+            return False
+        return any(
+            bool(node.indices) and self.parts(node.buffer, node.indices[0]) is not None
+            for node in walk(stmt)
+            if isinstance(node, (Load, Store))
+        )
+
+    def copies(self, stmt: Store) -> list[Stmt] | None:
+        """Wide copies, or of 0 in their place, where both sides go in equal parts."""
+        value = stmt.value
+        source = value.a if isinstance(value, Select) else value
+        if not isinstance(source, Load) or source.mask or not source.indices:
+            return None
+        if not stmt.indices or (_is_own(stmt.buffer) and _is_own(source.buffer)):
+            return None
+        parts = self.parts(stmt.buffer, stmt.indices[0], own=True)
+        sources = self.parts(source.buffer, source.indices[0], own=True)
+        if parts is None or sources is None or len(sources) != len(parts):
+            return None
+        if isinstance(value, Select) and (
+            ASYNC not in stmt.hints or self.varies(value.cond) or not is_zero(value.b)
+        ):
+            return None
+        made: list[Stmt] = []
+        width = self.count // len(parts)
+        for to, first in zip(parts, sources, strict=True):
+            whole: Expr = replace(source, indices=(_ramp(first, width),))
+            if isinstance(value, Select):
+                whole = Select(value.cond, whole, Splat(value.b, width))
+            made.append(replace(stmt, indices=(_ramp(to, width),), value=whole))
+        return made
+
+    def at(self, expr: Expr, lane: int) -> Expr:
+        """An expression as one lane sees it."""
+        number = Const(lane, self.lane.dtype)
+
+        def visit(node: Any) -> Any:
+            if node == self.lane:
+                return number
+            if isinstance(node, (Const, Buffer)) or not isinstance(node, Node):
+                return node
+            return fold_node(rebuild(node, visit))
+
+        return simplify(visit(expr))
 
 
-def _joined(values: list[Expr]) -> Expr:
-    """Scalars side by side as one vector."""
-    return Shuffle(tuple(values), tuple(range(len(values))))
+def _direct(stmts: Sequence[Stmt]) -> list[Stmt]:
+    """Statements in a row; what is loaded only to be stored next has no name."""
+    made: list[Stmt] = []
+    for number, stmt in enumerate(stmts):
+        last = made[-1] if made else None
+        if (
+            isinstance(last, Let)
+            and isinstance(stmt, Store)
+            and isinstance(last.value, Load)
+            and stmt.value == last.var
+            and not any(last.var in free_vars(s) for s in stmts[number + 1 :])
+            and last.var not in frozenset().union(*map(free_vars, stmt.indices))
+        ):
+            made[-1] = replace(stmt, value=last.value)
+        else:
+            made.append(stmt)
+    return made
+
+
+def _is_own(buffer: Buffer) -> bool:
+    """Whether a buffer is registers of the thread."""
+    return buffer.scope in ("register", "private")
+
+
+def _loads(value: Expr) -> list[Load]:
+    return [node for node in walk(value) if isinstance(node, Load)]
+
+
+def _ramp(first: Expr, width: int) -> Ramp:
+    return Ramp(first, Const(1, first.dtype), width)

@@ -29,15 +29,12 @@ from tensorlang.codegen.simt.thread_folds import fold_across_threads
 from tensorlang.codegen.unroll import unroll
 from tensorlang.codegen.vector_sizes import cut_vectors
 from tensorlang.codegen.vectorize import vectorize
-from tensorlang.ir.collectives import is_collective
 from tensorlang.ir.nodes import For, Function, Let, Node, Reduce, Stmt
 from tensorlang.ir.simplify import simplify_function
 from tensorlang.ir.visit import free_vars, rebuild, walk
 
-# statements of an unrolled loop that is written out, where the compiler can do it, too:
-# of a kernel that multiplies by the warp, what stands around that is kept short
-_WRITTEN_OUT: Final = 512
-_BESIDE_WARPS: Final = 32
+# statements of an unrolled loop that is written out, where the compiler can do it, too
+_WRITTEN_OUT: Final = 3
 
 
 def lower(function: Function, target: Any) -> Function:
@@ -65,19 +62,11 @@ def lower(function: Function, target: Any) -> Function:
     function = simplify_function(flatten(function))
     function = make_launches(function, names)
     function = in_lockstep(simplify_function(function), names, target.vector_bits // 8)
-    function = unroll(function, names, _written_out(function, target))
+    function = unroll(function, names, _WRITTEN_OUT)
     function = narrow_copies(simplify_function(function))
     check_rows(function)
     function = widen_narrow(load_once(function))
     return narrow_indices(name_shared(function, names))
-
-
-def _written_out(function: Function, target: Any) -> int | None:
-    """How long an unrolled loop may become in the text; None for any length."""
-    if target.kind != "cuda":
-        return None
-    together = any(is_collective(node) for node in walk(function.body))
-    return _BESIDE_WARPS if together else _WRITTEN_OUT
 
 
 def _for_groups(function: Function, target: Any) -> Function:

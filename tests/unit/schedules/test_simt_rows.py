@@ -10,7 +10,7 @@ from tensorlang.codegen.simt.launches import is_launch
 from tensorlang.codegen.simt.lower import lower
 from tensorlang.ir.interpreter import run
 from tensorlang.ir.nodes import Load, Ramp, Seq
-from tensorlang.ir.visit import allocations, walk
+from tensorlang.ir.visit import allocations, loops, walk
 from tensorlang.ops import find
 from tensorlang.ops.building import schedule
 from tensorlang.scheduling import Knobs
@@ -67,9 +67,15 @@ def test_a_program_of_rows_is_one_launch_that_reads_once(name):
     (launch,) = launches(func)
     assert launch.block == (256, 1, 1)
     assert {b.scope for b in allocations(launch.body)} == {"register"}
-    loads = [n for n in walk(func) if isinstance(n, Load) and n.buffer.name == "x"]
-    assert len(loads) == 4  # of 4 numbers, by 256 threads: 4096
-    assert all(n.dtype.lanes == 4 and isinstance(n.indices[0], Ramp) for n in loads)
+    (load,) = (n for n in walk(func) if isinstance(n, Load) and n.buffer.name == "x")
+    assert load.dtype.lanes == 4
+    assert isinstance(load.indices[0], Ramp)
+    (steps,) = (
+        loop.extent
+        for loop in loops(func)
+        if loop.kind == "unrolled" and load in set(walk(loop))
+    )
+    assert 4 * 256 * steps.value == 4096
 
 
 def test_gradients_of_rows_are_one_launch_and_their_columns_another():

@@ -47,7 +47,7 @@ def test_neighbouring_threads_touch_neighbours():
         for node in walk(transposed())
         if isinstance(node, Load | Store) and node.buffer.name in ("x", "y")
     ]
-    assert len(found) == 8
+    assert len(found) == 2
     for index in found:
         assert place(index, thread=5) - place(index, thread=4) == 1
 
