@@ -64,12 +64,13 @@ _OFTEN: Final = (
 def steps(draw: Draw, func: Function) -> Step | None:
     """One step for a function; None where what was drawn has nothing to apply to."""
     view = View(func)
-    often = ["tensorize"] * 16 if block_moves.tiles(view) else []
+    staging = block_moves.staging(view)
+    often = ["tensorize"] * 14 if block_moves.tiles(view) else []
     often += _MOVING if block_moves.producers(view) else ()
-    often += ["pipeline", "double_buffer"] * 16 if block_moves.staging(view) else []
+    often += ["pipeline", "double_buffer"] * 16 if staging else []
     often += ["merge"] * 4 if loop_moves.neighbours(view) else []
     often += ["atomic"] * 9 if block_moves.decomposed(view) else []
-    often += ["store_at"] * 9 if block_moves.parts(view) else []
+    often += ["store_at"] * 14 if block_moves.parts(view) else []
     often += ["store_in"] * 14 if block_moves.held_in_results(view) else []
     name = draw(st.sampled_from([*MOVES, *_OFTEN, *often]))
     made = MOVES[name](draw, view)
