@@ -65,7 +65,7 @@ class _Operand:
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """A kind of numbers: their type, the steps of an instruction, what is multiplied."""
+    """A kind of numbers: their type, an instruction's steps, what is multiplied."""
 
     dtype: str
     depth: int
