@@ -13,6 +13,7 @@ from tensorlang.errors import ArgumentError, DeviceError, TargetError
 from tensorlang.runtime import (
     calling,
     cuda_driver,
+    cuda_transfers,
     launcher,
     launcher_text,
     toolchain,
@@ -32,7 +33,8 @@ class CudaKernel(DeviceKernel):
 
     It runs on the stream where the caller's arrays are computed, and does not wait for
     its end, but where arrays in host memory are to be brought back, or where its checks
-    may report a fault.
+    may report a fault. An array on the GPU that begins where the kernel's wide accesses
+    cannot is taken through a copy that does not: `cuda_transfers`.
 
     Attributes:
         ptx: NVIDIA's portable assembly, from which ptxas made the machine code.
@@ -116,7 +118,8 @@ class CudaKernel(DeviceKernel):
     def _each(self, *given: Any) -> bool:
         """Update sets of PyTorch's tensors; False where they do not fit."""
         count = len(self.signature.buffers)
-        sets = sets_of(self.signature, given[:count], self.target.index)
+        alignments = self._host["alignments"]
+        sets = sets_of(self.signature, given[:count], self.target.index, alignments)
         if sets is None:
             return False
         names = zip(self.signature.free, given[count:], strict=True)
@@ -151,27 +154,21 @@ class CudaKernel(DeviceKernel):
 
     def _run(self, call: calling.Call, module: Module, stream: int) -> int:
         held = workspace(module.device, stream)
-        host = [n for n, a in enumerate(call.arrays) if isinstance(a, np.ndarray)]
-        addresses = [0 if n in host else a.memory for n, a in enumerate(call.arrays)]
+        moved = cuda_transfers.moved(call.arrays, self._host["alignments"])
+        addresses = [0 if n in moved else a.memory for n, a in enumerate(call.arrays)]
         block = calling.block_of(self.signature, call, addresses)
         place = ctypes.addressof(block)
         sizes = list(self._launcher.sizes(place))
-        taken = held.take([*sizes, *(call.arrays[n].nbytes for n in host)], stream)
-        for n, address in zip(host, taken[len(sizes) :], strict=True):
+        taken = held.take([*sizes, *(call.arrays[n].nbytes for n in moved)], stream)
+        copies = []
+        for n, address in zip(moved, taken[len(sizes) :], strict=True):
             block[n] = address
-            self._upload(n, call.arrays[n], address, stream)
-        self._start(block, taken[: len(sizes)], stream, again=not host)
-        self._bring_back(call, host, taken[len(sizes) :], stream)
+            copies.append((self.signature.buffers[n], call.arrays[n], address))
+            cuda_transfers.bring(*copies[-1], stream)
+        self._start(block, taken[: len(sizes)], stream, again=not moved)
+        cuda_transfers.take_back(copies, stream)
         self._after(call, stream)
         return module.report(stream) if self._checks else 0
-
-    def _upload(self, n: int, array: Any, address: int, stream: int) -> None:
-        """Bring what the kernel reads of a host array to the GPU."""
-        if self.signature.buffers[n].role != "out" and array.nbytes:
-            source = array.ctypes.data
-            cuda_driver.call(
-                "cuMemcpyHtoDAsync_v2", address, source, array.nbytes, stream
-            )
 
     def _start(
         self, block: Any, temporaries: list[int], stream: int, *, again: bool
@@ -200,24 +197,6 @@ class CudaKernel(DeviceKernel):
         key = (bytes(block), tuple(temporaries))
         if not (again and self._graphs.run(key, start, stream)):
             start(stream)
-
-    def _bring_back(
-        self, call: calling.Call, host: list[int], places: list[int], stream: int
-    ) -> None:
-        """Copy what was written for the host there, and wait for it.
-
-        What was only read needs no waiting: it was taken before its copy returned.
-        """
-        written = False
-        for n, address in zip(host, places, strict=True):
-            array = call.arrays[n]
-            if self.signature.buffers[n].written and array.nbytes:
-                written, target = True, array.ctypes.data
-                cuda_driver.call(
-                    "cuMemcpyDtoHAsync_v2", target, address, array.nbytes, stream
-                )
-        if written:
-            cuda_driver.call("cuStreamSynchronize", stream)
 
     def _after(self, call: calling.Call, stream: int) -> None:
         """Have the streams of written arrays wait for the launches."""

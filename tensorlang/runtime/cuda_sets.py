@@ -27,7 +27,10 @@ def takes_sets(signature: Signature) -> bool:
 
 
 def sets_of(
-    signature: Signature, lists: Sequence[Sequence[Any]], index: int
+    signature: Signature,
+    lists: Sequence[Sequence[Any]],
+    index: int,
+    alignments: Sequence[int],
 ) -> list[Set] | None:
     """The sets of tensors that a kernel takes; None where one has to be looked at.
 
@@ -35,6 +38,7 @@ def sets_of(
         signature: The kernel's.
         lists: A list for each buffer.
         index: The GPU's number.
+        alignments: Bytes that each list's addresses must be multiples of.
     """
     torch = sys.modules.get("torch")
     if torch is None or not all(
@@ -51,7 +55,12 @@ def sets_of(
         for one in zip(*lists, strict=True)
     ]
     sizes = [spec.numpy.itemsize for spec in signature.buffers]
-    return found if _apart(found, sizes) else None
+    even = all(
+        address % size == 0
+        for _, addresses in found
+        for address, size in zip(addresses, alignments, strict=True)
+    )
+    return found if even and _apart(found, sizes) else None
 
 
 def _fit(torch: Any, spec: BufferSpec, tensors: Sequence[Any], index: int) -> bool:

@@ -21,7 +21,8 @@ from tensorlang.errors import InterpreterError
 from tensorlang.ir.dtypes import DType
 from tensorlang.ir.interpreter import run
 from tensorlang.ir.interpreter.state import ALL_CHECKS
-from tensorlang.ir.nodes import Function, Param
+from tensorlang.ir.nodes import Function, Load, Param, Store
+from tensorlang.ir.visit import walk
 from tensorlang.ops.registry import operators
 from tensorlang.runtime import (
     building,
@@ -36,8 +37,10 @@ from tensorlang.runtime import (
 
 CONTEXT, OTHER_CONTEXT = 0xC0, 0xC1
 OUT_OF_MEMORY, INVALID_HANDLE, ILLEGAL_ADDRESS, LAUNCH_FAILED = 2, 400, 700, 719
+MISALIGNED = 716
 NAMES = {2: "CUDA_ERROR_OUT_OF_MEMORY", 400: "CUDA_ERROR_INVALID_HANDLE"}
-NAMES |= {700: "CUDA_ERROR_ILLEGAL_ADDRESS", 719: "CUDA_ERROR_LAUNCH_FAILED"}
+NAMES |= {700: "CUDA_ERROR_ILLEGAL_ADDRESS", 716: "CUDA_ERROR_MISALIGNED_ADDRESS"}
+NAMES |= {719: "CUDA_ERROR_LAUNCH_FAILED"}
 # temporaries are written and read again, as parameters of functions are not
 CHECKS = ALL_CHECKS - {"inout"}
 START = ctypes.CFUNCTYPE(
@@ -312,12 +315,15 @@ class Driver:
         grid = [host_program.number(data_of(e), names) for e in launch.grid]
         assert (grid, list(launch.block)) == (sizes[:3], sizes[3:6])
         params, arrays = [], []
+        moves = wide_moves(launch)
         for buffer, address in zip(launch.buffers, values, strict=False):
             if buffer in launch.scratch:
                 continue
             size = host_program.number(data_of(buffer.shape[0]), names)
             if not self.inside(int(address), size * buffer.dtype.bytes):
                 return ILLEGAL_ADDRESS
+            if int(address) % moves.get(buffer, buffer.dtype.bytes):
+                return MISALIGNED
             raw = (ctypes.c_ubyte * (size * buffer.dtype.bytes)).from_address(
                 int(address)
             )
@@ -347,19 +353,35 @@ class Driver:
         assert self.current == CONTEXT, "no context is current"
 
 
-class Tensor:
-    """An array on the fake GPU that speaks `__cuda_array_interface__`."""
+def wide_moves(launch):
+    """The most bytes of each buffer that an instruction of a launch moves."""
+    moves = {}
+    for node in walk(launch.nest):
+        if isinstance(node, (Load, Store)):
+            value = node.value if isinstance(node, Store) else node
+            size = value.dtype.lanes * node.buffer.dtype.bytes
+            moves[node.buffer] = max(moves.get(node.buffer, 0), size)
+    return moves
 
-    def __init__(self, driver, array, stream=None, *, read_only=False):
-        self.memory = cuda_driver.Memory(cuda_driver.device(0), array.nbytes)
+
+class Tensor:
+    """An array on the fake GPU that speaks `__cuda_array_interface__`.
+
+    It begins some bytes, `offset`, into memory of its own.
+    """
+
+    def __init__(self, driver, array, stream=None, *, read_only=False, offset=0):
+        size = array.nbytes + offset
+        self.memory = cuda_driver.Memory(cuda_driver.device(0), size)
+        self.address = int(self.memory) + offset
         self.driver, self.shape, self.dtype = driver, array.shape, array.dtype
         ctypes.memmove(
-            int(self.memory), np.ascontiguousarray(array).ctypes.data, array.nbytes
+            self.address, np.ascontiguousarray(array).ctypes.data, array.nbytes
         )
         self.told = {
             "shape": array.shape,
             "typestr": array.dtype.str,
-            "data": (int(self.memory), read_only),
+            "data": (self.address, read_only),
             "strides": None,
             "stream": stream,
             "version": 3,

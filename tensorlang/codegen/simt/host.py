@@ -5,7 +5,8 @@ It is data that JSON can hold, so that it travels with the compiled code:
     {"launches": [{"name": .., "grid": [..], "block": [..], "args": [..]}, ..],
      "program": [["launch", 0], ["for", "k", extent, [..]], ["let", "m", value],
                  ["if", cond, [..], [..]]],
-     "scalars": [names in calling order]}
+     "scalars": [names in calling order],
+     "alignments": [bytes that each parameter's address is a multiple of]}
 
 Numbers are integers, names, or `[op, a, b]` over these. An argument is a parameter by
 its position, a temporary by its name and size in bytes, a scalar by name and type,
@@ -25,6 +26,7 @@ from typing import Any, Final, TypeAlias
 
 from tensorlang.codegen.folding import mul, product
 from tensorlang.codegen.hopper.effects import COPY, TensorMap, tensor_maps
+from tensorlang.codegen.simt.alignment import alignments
 from tensorlang.codegen.simt.launches import is_launch
 from tensorlang.codegen.simt.threads import BLOCKS, THREADS
 from tensorlang.errors import CodegenError
@@ -311,6 +313,7 @@ def host_program(function: Function) -> dict[str, Data]:
         "launches": [launch.data() for launch in made],
         "program": program(function.body),
         "scalars": [var.name for var in function.scalars],
+        "alignments": list(alignments(function)),
     }
 
 

@@ -25,15 +25,15 @@ def torch(driver, fake, monkeypatch):
         requires_grad = False
         device = SimpleNamespace(type="cuda", index=0)
 
-        def __init__(self, array):
-            super().__init__(driver, array)
+        def __init__(self, array, offset=0):
+            super().__init__(driver, array, offset=offset)
             self.numpy_type = array.dtype
             self.dtype = dtypes[array.dtype.name]
 
         is_cuda = True
 
         def data_ptr(self):
-            return int(self.memory)
+            return self.address
 
         def numel(self):
             return int(np.prod(self.shape))
@@ -200,3 +200,23 @@ def test_whoever_speaks_the_protocol_gets_one_who_does(driver, fake):
     assert y.__dlpack_device__() == (dlpack.CUDA, 0)
     again = nn.relu(y)  # and can be given in turn
     np.testing.assert_array_equal(fake.fetched(again), Y)
+
+
+def test_slices_of_torch(torch):
+    x = torch.Tensor(X, offset=4)
+    np.testing.assert_array_equal(nn.relu(x).get(), Y)
+
+
+def test_lists_with_slices_of_torch(torch):
+    shapes = [(3, 5), (64,)]
+    start = [
+        [np.abs(RNG.normal(size=s)).astype(np.float32) for s in shapes]
+        for _ in range(4)
+    ]
+    held = [[torch.Tensor(array, offset=4) for array in arrays] for arrays in start]
+    for step in (2, 3):
+        optim.adam(*held, step=step, lr=0.1)
+        optim.adam(*start, step=step, lr=0.1)
+    for arrays, tensors in zip(start, held, strict=True):
+        for array, tensor in zip(arrays, tensors, strict=True):
+            np.testing.assert_array_equal(tensor.get(), array)
