@@ -11,7 +11,6 @@ from typing import Any
 
 from tensorlang.codegen.folding import fold_node
 from tensorlang.codegen.names import Names
-from tensorlang.ir.collectives import is_collective
 from tensorlang.ir.nodes import (
     Alloc,
     Buffer,
@@ -33,7 +32,7 @@ def unroll(function: Function, names: Names, most: int | None = None) -> Functio
     """The function without unrolled loops; one of unknown extent stays a loop.
 
     A loop that would be more than `most` statements stays unrolled by name, for a
-    compiler to do it; where lanes work together it is written out in any case.
+    compiler to do it.
     """
 
     def visit(node: Any) -> Any:
@@ -58,10 +57,9 @@ def unroll(function: Function, names: Names, most: int | None = None) -> Functio
 
 
 def _is_long(body: Stmt, count: int, most: int) -> bool:
-    parts = list(walk(body))
-    if any(map(is_collective, parts)):
-        return False
-    statements = sum(isinstance(n, Stmt) and not isinstance(n, Seq) for n in parts)
+    statements = sum(
+        isinstance(node, Stmt) and not isinstance(node, Seq) for node in walk(body)
+    )
     return count * statements > most
 
 

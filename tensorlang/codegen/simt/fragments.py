@@ -1,70 +1,138 @@
 """Fragments that several products of a warp take are loaded once.
 
-    a: bf16x8 = ldmatrix_x4(..)             a: bf16x8 = ldmatrix_x4(..)
-    d: f32x4 = mma(a, b, c)                 d: f32x4 = mma(a, b, c)
-    a_1: bf16x8 = ldmatrix_x4(..)    ->     d_1: f32x4 = mma(a, b_1, c_1)
-    d_1: f32x4 = mma(a_1, b_1, c_1)
+    for i in unrolled(4):                     b_held: bf16[32]
+        for j in unrolled(4):                 for j in unrolled(4):
+            a: bf16x8 = ldmatrix_x4(f(i))         b_held[j * 8 ..] = ldmatrix_x4(g(j))
+            b: bf16x8 = ldmatrix_x4(g(j)) ->  for i in unrolled(4):
+            .. mma(a, b, ..)                      a: bf16x8 = ldmatrix_x4(f(i))
+                                                  for j in unrolled(4):
+                                                      .. mma(a, b_held[j * 8 ..], ..)
 
-In straight-line code only, and only as long as nothing writes what they were loaded
-from. A compiler may not do this: how a warp's instruction reads is hidden from it.
+A fragment goes to the outermost loop where all is known that it depends on; where that
+is an inner loop's number, it is held for each of these. A compiler may not do this: how
+a warp's instruction reads is hidden from it.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+from tensorlang.codegen.folding import add, mul
+from tensorlang.codegen.names import Names
 from tensorlang.ir.collectives import is_collective
 from tensorlang.ir.nodes import (
+    Alloc,
+    Buffer,
+    Const,
     Expr,
+    For,
     Function,
     Let,
     Load,
+    Ramp,
     Seq,
-    Shuffle,
     Stmt,
     Store,
     Var,
+    as_expr,
     seq,
 )
-from tensorlang.ir.visit import reads, rebuild, substitute, walk
+from tensorlang.ir.visit import free_vars, reads, rebuild, substitute, walk, writes
 
 
-def load_once(function: Function) -> Function:
-    """The function without fragments that it has already."""
-    if not any(is_collective(node) for node in walk(function.body)):
+def load_once(function: Function, names: Names) -> Function:
+    """The function with fragments outside of loops that they do not depend on."""
+    if not any(map(is_collective, walk(function.body))):
         return function
-    return replace(function, body=_visit(function.body))
+
+    def visit(stmt: Any) -> Any:
+        if not isinstance(stmt, Stmt):
+            return stmt
+        if isinstance(stmt, Seq):
+            return seq(*map(visit, stmt.stmts))
+        chain, inner = _chain(stmt)
+        if chain and any(map(_is_fragment, inner)):
+            return _Nest(chain, names).made(inner)
+        return rebuild(stmt, visit)
+
+    return replace(function, body=visit(function.body))
 
 
-def _visit(stmt: Stmt) -> Stmt:
-    if isinstance(stmt, Seq):
-        return seq(*_run(stmt.stmts))
-    return rebuild(stmt, lambda c: _visit(c) if isinstance(c, Stmt) else c)
+def _chain(stmt: Stmt) -> tuple[tuple[For, ...], tuple[Stmt, ...]]:
+    """Unrolled loops directly inside one another, and what the innermost runs."""
+    chain: list[For] = []
+    while isinstance(stmt, For) and stmt.kind == "unrolled":
+        if not isinstance(stmt.extent, Const):
+            break
+        chain.append(stmt)
+        stmt = stmt.body
+    return tuple(chain), stmt.stmts if isinstance(stmt, Seq) else (stmt,)
 
 
-def _run(stmts: tuple[Stmt, ...]) -> list[Stmt]:
-    """Statements in a row, without the lets of what has a name."""
-    made: list[Stmt] = []
-    named: dict[Expr, Var] = {}
-    instead: dict[Var, Expr] = {}
-    for stmt in stmts:
-        new = substitute(stmt, instead) if instead else stmt
-        if isinstance(new, Let) and _is_fragment(new.value):
-            if new.value in named:
-                instead[new.var] = named[new.value]
-                continue
-            named[new.value] = new.var
-        elif isinstance(new, Store):
-            named = {e: v for e, v in named.items() if new.buffer not in reads(e)}
-        elif not isinstance(new, Let):
-            named = {}
-            new = _visit(new)
-        made.append(new)
-    return made
+def _is_fragment(stmt: Stmt) -> bool:
+    """Whether a statement names what a warp loads."""
+    return (
+        isinstance(stmt, Let)
+        and is_collective(stmt.value)
+        and isinstance(stmt.value.args[0], Load)  # type: ignore[attr-defined]
+    )
 
 
-def _is_fragment(value: Expr) -> bool:
-    """Whether a value is loaded by a warp, or some lanes of such a one."""
-    if isinstance(value, Shuffle):
-        return not any(isinstance(node, Load) for node in walk(value))
-    return is_collective(value) and isinstance(value.args[0], Load)  # type: ignore[attr-defined]
+class _Nest:
+    """Loops around products, and what is loaded ahead at each level."""
+
+    def __init__(self, chain: tuple[For, ...], names: Names) -> None:
+        self.chain = chain
+        self.names = names
+        self.ahead: list[list[Stmt]] = [[] for _ in range(len(chain) + 1)]
+
+    def made(self, inner: tuple[Stmt, ...]) -> Stmt:
+        """The loops, with fragments ahead of those that they do not depend on."""
+        body: list[Stmt] = []
+        written = frozenset().union(*map(writes, inner))
+        instead: dict[Var, Expr] = {}
+        for stmt in inner:
+            if isinstance(stmt, Let) and _is_fragment(stmt):
+                if not reads(stmt.value) & written:
+                    held = self.held(stmt)
+                    if held is not None:
+                        instead[stmt.var] = held
+                    continue
+            body.append(substitute(stmt, instead) if instead else stmt)
+        whole = seq(*self.ahead[-1], *body)
+        for loop, ahead in zip(reversed(self.chain), self.ahead[-2::-1], strict=True):
+            whole = seq(*ahead, replace(loop, body=whole))
+        return whole
+
+    def held(self, let: Let) -> Expr | None:
+        """Load a fragment ahead; where it is found, unless by its own name."""
+        used = free_vars(let.value)
+        needed = [loop for loop in self.chain if loop.var in used]
+        level = next(
+            (n for n, loop in enumerate(self.chain) if loop not in needed),
+            len(self.chain),
+        )
+        inner = [loop for loop in self.chain[level:] if loop in needed]
+        if not inner:
+            self.ahead[level].append(let)
+            return None
+        return self.array(let, level, inner)
+
+    def array(self, let: Let, level: int, inner: list[For]) -> Expr:
+        """A fragment for each number of inner loops, and that of these loops."""
+        lanes = let.var.dtype.lanes
+        place: Expr = as_expr(0)
+        count = lanes
+        for loop in inner:
+            place = add(mul(place, loop.extent), loop.var)
+            count *= int(loop.extent.value) if isinstance(loop.extent, Const) else 1
+        name = self.names.fresh(f"{let.var.name}_held")
+        array = Buffer(name, let.var.dtype.scalar, (as_expr(count),), "register")
+        first = mul(place, as_expr(lanes))
+        index = Ramp(first, Const(1, first.dtype), lanes)
+        fill: Stmt = Store(array, (index,), let.value)
+        for loop in reversed(inner):
+            fill = replace(loop, body=fill)
+        self.ahead[level] += [Alloc(array), fill]
+        return Load(array, (index,))

@@ -26,6 +26,7 @@ from tensorlang.codegen.simt.narrow import widen_narrow
 from tensorlang.codegen.simt.reserved import RESERVED
 from tensorlang.codegen.simt.sharing import name_shared
 from tensorlang.codegen.simt.thread_folds import fold_across_threads
+from tensorlang.codegen.simt.whole_vectors import take_whole
 from tensorlang.codegen.unroll import unroll
 from tensorlang.codegen.vector_sizes import cut_vectors
 from tensorlang.codegen.vectorize import vectorize
@@ -62,10 +63,10 @@ def lower(function: Function, target: Any) -> Function:
     function = simplify_function(flatten(function))
     function = make_launches(function, names)
     function = in_lockstep(simplify_function(function), names, target.vector_bits // 8)
-    function = unroll(function, names, _WRITTEN_OUT)
+    function = unroll(load_once(function, names), names, _WRITTEN_OUT)
     function = narrow_copies(simplify_function(function))
     check_rows(function)
-    function = widen_narrow(load_once(function))
+    function = take_whole(widen_narrow(function))
     return narrow_indices(name_shared(function, names))
 
 

@@ -1,0 +1,157 @@
+"""Registers that are gathered to a vector, or set from one, as accesses to all at once.
+
+    d: f32x4 = mma(a, b, shuffle((c[0], c[1], c[2], c[3]), (0, 1, 2, 3)))
+    c[0] = extract(d, 0)
+    c[1] = extract(d, 1)    ->    c[ramp(0, 1, 4)] = mma(a, b, c[ramp(0, 1, 4)])
+    c[2] = extract(d, 2)
+    c[3] = extract(d, 3)
+
+Only where they are neighbours, from an index that is a multiple of their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+from tensorlang.codegen.multiples import multiple
+from tensorlang.ir.nodes import (
+    Buffer,
+    Const,
+    Expr,
+    Extract,
+    Function,
+    Let,
+    Load,
+    Node,
+    Ramp,
+    Seq,
+    Shuffle,
+    Stmt,
+    Store,
+    as_expr,
+    seq,
+)
+from tensorlang.ir.simplify import simplify
+from tensorlang.ir.visit import free_vars, rebuild
+
+
+def take_whole(function: Function) -> Function:
+    """The function with whole vectors of registers where it can have them."""
+    return replace(function, body=_visit(function.body))
+
+
+def _visit(node: Any) -> Any:
+    match node:
+        case Buffer():
+            return node
+        case Seq():
+            return seq(*_inlined(_stored([_visit(stmt) for stmt in node.stmts])))
+        case Shuffle(vectors=vectors, lanes_taken=lanes) if lanes == _all(vectors):
+            whole = _loaded(node)
+            return rebuild(node, _visit) if whole is None else whole
+        case Shuffle(vectors=(Load() as load,)):
+            part = _part(load, node.lanes_taken)
+            return rebuild(node, _visit) if part is None else part
+        case Node():
+            return rebuild(node, _visit)
+    return node
+
+
+def _all(vectors: Sequence[Expr]) -> tuple[int, ...]:
+    return tuple(range(len(vectors)))
+
+
+def _loaded(vector: Shuffle) -> Expr | None:
+    """One load in place of those that a vector is made of."""
+    loads = [v for v in vector.vectors if isinstance(v, Load) and v.mask is None]
+    if len(loads) != len(vector.vectors):
+        return None
+    first = _first([(load.buffer, load.indices) for load in loads])
+    if first is None:
+        return None
+    return replace(loads[0], indices=(_ramp(first, len(loads)),))
+
+
+def _part(load: Load, lanes: Sequence[int]) -> Expr | None:
+    """Neighbouring lanes of a wide load as a load of their own."""
+    (index,) = load.indices
+    if load.buffer.scope != "register" or not isinstance(index, Ramp):
+        return None
+    if tuple(lanes) != tuple(range(lanes[0], lanes[0] + len(lanes))):
+        return None
+    if lanes[0] % len(lanes) or multiple(index.base, {}) % len(lanes):
+        return None
+    first = simplify(index.base + lanes[0])
+    return replace(load, indices=(_ramp(first, len(lanes)),))
+
+
+def _stored(stmts: list[Stmt]) -> list[Stmt]:
+    """Runs of stores of a vector's lanes as one store each."""
+    made: list[Stmt] = []
+    while stmts:
+        run = _lanes(stmts)
+        if run is None:
+            made.append(stmts[0])
+            stmts = stmts[1:]
+        else:
+            count, store = run
+            made.append(store)
+            stmts = stmts[count:]
+    return made
+
+
+def _lanes(stmts: list[Stmt]) -> tuple[int, Store] | None:
+    """The store of a whole vector that statements begin with, and their number."""
+    head = stmts[0]
+    if not isinstance(head, Store) or not isinstance(head.value, Extract):
+        return None
+    vector = head.value.vector
+    run = stmts[: vector.dtype.lanes]
+    places = [
+        (stmt.buffer, stmt.indices)
+        for lane, stmt in enumerate(run)
+        if isinstance(stmt, Store) and stmt.mask is None
+        if stmt.value == Extract(vector, lane)
+    ]
+    first = _first(places) if len(places) == vector.dtype.lanes else None
+    if first is None:
+        return None
+    return len(run), replace(head, indices=(_ramp(first, len(run)),), value=vector)
+
+
+def _inlined(stmts: list[Stmt]) -> list[Stmt]:
+    """A vector that is named only to be stored at once goes without the name."""
+    made: list[Stmt] = []
+    for number, stmt in enumerate(stmts):
+        last = made[-1] if made else None
+        if (
+            isinstance(last, Let)
+            and isinstance(stmt, Store)
+            and stmt.value == last.var
+            and last.var.dtype.lanes > 1
+            and not any(last.var in free_vars(later) for later in stmts[number + 1 :])
+        ):
+            made[-1] = replace(stmt, value=last.value)
+        else:
+            made.append(stmt)
+    return made
+
+
+def _first(places: list[tuple[Buffer, tuple[Expr, ...]]]) -> Expr | None:
+    """The first of places that are neighbours in registers, and aligned together."""
+    buffers = {buffer for buffer, _ in places}
+    if len(buffers) != 1 or next(iter(buffers)).scope != "register":
+        return None
+    if len(places) < 2 or any(len(indices) != 1 for _, indices in places):
+        return None
+    every = [indices[0] for _, indices in places]
+    if any(simplify(b - a) != as_expr(1) for a, b in pairwise(every)):
+        return None
+    return None if multiple(every[0], {}) % len(places) else every[0]
+
+
+def _ramp(first: Expr, lanes: int) -> Ramp:
+    return Ramp(first, Const(1, first.dtype), lanes)
