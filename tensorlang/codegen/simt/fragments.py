@@ -93,13 +93,16 @@ class _Nest:
         written = frozenset().union(*map(writes, inner))
         instead: dict[Var, Expr] = {}
         for stmt in inner:
-            if isinstance(stmt, Let) and _is_fragment(stmt):
-                if not reads(stmt.value) & written:
-                    held = self.held(stmt)
-                    if held is not None:
-                        instead[stmt.var] = held
-                    continue
-            body.append(substitute(stmt, instead) if instead else stmt)
+            if (
+                isinstance(stmt, Let)
+                and _is_fragment(stmt)
+                and not reads(stmt.value) & written
+            ):
+                held = self.held(stmt)
+                if held is not None:
+                    instead[stmt.var] = held
+            else:
+                body.append(substitute(stmt, instead) if instead else stmt)
         whole = seq(*self.ahead[-1], *body)
         for loop, ahead in zip(reversed(self.chain), self.ahead[-2::-1], strict=True):
             whole = seq(*ahead, replace(loop, body=whole))

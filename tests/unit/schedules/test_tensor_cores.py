@@ -134,6 +134,13 @@ def test_the_steps_of_a_schedule(golden):
     golden(str(schedule(op, workload, GPU, "direct", Knobs()).trace))
 
 
+def test_text(golden):
+    op = find("nn.dense")
+    workload = op.workload((256, 1024), (1024, 1024), (1024,), dtypes="bf16")
+    func = schedule(op, workload, GPU, "direct", Knobs()).function
+    golden(render(lower(func, GPU), GPU))
+
+
 def test_sums_are_registers_and_instructions_have_their_names():
     func = dense(((64, 96), (32, 96)), knobs={"block_rows": 32, "block_columns": 32})
     assert len(launches(func)) == 1
