@@ -14,11 +14,13 @@ from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Any, Final
 
-from tensorlang.errors import GraphError, ShapeError
+import numpy as np
+
+from tensorlang.errors import ArgumentError, GraphError, ShapeError
 from tensorlang.graph.leaves import constant
 from tensorlang.graph.program import Graph, trace
 from tensorlang.graph.scopes import current, outside, path
-from tensorlang.graph.specs import KeySpec, Spec, TensorSpec
+from tensorlang.graph.specs import Spec, TensorSpec
 from tensorlang.graph.values import Form, Value, make
 
 CALL: Final = Form("call")
@@ -120,10 +122,7 @@ def cond(
         ShapeError: the condition has several elements, or the branches differ.
     """
     test, values = constant(condition), tuple(map(constant, operands))
-    if any(extent != 1 for extent in test.shape) or isinstance(test.spec, KeySpec):
-        raise ShapeError(
-            f"{outside()}: the condition of an if has one element, not {test.spec}"
-        )
+    _single("the condition of an if", test.spec)
     graphs = [
         trace(lambda branch=branch: branch(*values), (), name=name)
         for name, branch in (("then", then), ("else", otherwise))
@@ -149,13 +148,14 @@ def loop(count: Any, body: Callable[..., Any], *carry: Any) -> Any:
         What the last turn gives; the first carry where there is none.
 
     Raises:
-        ShapeError: the carry changes its specs.
+        ArgumentError: the count is no whole number from 0 on.
+        ShapeError: the carry changes its specs, or the count has several elements.
     """
+    turns = _turns(count)
     start = tuple(map(constant, carry))
     specs = tuple(value.spec for value in start)
     graph = trace(body, (_COUNTER, *specs), names=("i",), name="body")
     _same("loop", specs, graph)
-    turns = count if isinstance(count, int) else constant(count)
     return _applied(FOR, start, {"count": turns}, start, [graph], single=graph.single)
 
 
@@ -170,14 +170,41 @@ def while_loop(
         carry: What the first turn gets.
 
     Raises:
-        ShapeError: the carry changes its specs.
+        ShapeError: the carry changes its specs, or the condition has several elements.
     """
     start = tuple(map(constant, carry))
     specs = tuple(value.spec for value in start)
     test = trace(condition, specs, name="while")
+    _single("the condition of graph.while_loop", *(v.spec for v in test.outputs))
     graph = trace(body, specs, name="body")
     _same("while_loop", specs, graph)
     return _applied(WHILE, start, {}, start, [test, graph], single=graph.single)
+
+
+def _single(what: str, *specs: Spec) -> None:
+    """Refuse what is not one tensor of one element."""
+    one = len(specs) == 1 and isinstance(specs[0], TensorSpec)
+    if not one or any(extent != 1 for extent in specs[0].shape):
+        shown = ", ".join(map(str, specs))
+        raise ShapeError(f"{outside()}: {what} has one element, not {shown}")
+
+
+def _turns(count: Any) -> Any:
+    """How often a loop runs: a number, or a tensor of one whole number."""
+    if isinstance(count, (int, np.integer)) and not isinstance(count, bool):
+        turns: Any = int(count)
+        whole = turns >= 0
+    else:
+        turns = constant(count)
+        _single("the count of graph.loop", turns.spec)
+        whole = np.dtype(turns.spec.numpy).kind in "iu"
+    if not whole:
+        shown = turns.spec if isinstance(turns, Value) else turns
+        raise ArgumentError(
+            f"{outside()}: the count of graph.loop is a whole number from 0 on, not "
+            f"{shown}"
+        )
+    return turns
 
 
 def _same(name: str, specs: tuple[Spec, ...], graph: Graph) -> None:

@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 from tensorlang import graph
-from tensorlang.errors import DTypeError, GraphError, KeyReuseError, ShapeError
+from tensorlang.errors import (
+    ArgumentError,
+    DTypeError,
+    GraphError,
+    KeyReuseError,
+    ShapeError,
+)
 from tensorlang.graph import Graph, KeySpec, TensorSpec
 from tensorlang.layers import Dense, Dropout, Layer, Model, Sequential
 from tensorlang.ops import math, nn, random
@@ -84,7 +90,24 @@ def test_a_layer_that_gives_no_tensor() -> None:
 
 @pytest.mark.parametrize("rate", [-0.1, 1.0, 2.0])
 def test_a_rate_that_drops_everything_is_refused_where_it_is_used(rate) -> None:
-    from tensorlang.errors import ArgumentError
-
     with pytest.raises(ArgumentError, match=r"layer '1' .*0 <= rate < 1"):
         Model(Sequential(Dense(3), Dropout(rate))).compile(ROWS, key=random.key(0))
+
+
+def test_a_loop_goes_on_by_one_number() -> None:
+    x = graph.input(ROWS)
+    several = (
+        r"test_wrong.py:\d+: the condition of graph.while_loop has one element, not "
+    )
+    with pytest.raises(ShapeError, match=several + r"bool\[batch, 4\]"):
+        graph.while_loop(lambda c: c < 3.0, lambda c: c + 1.0, x)
+    with pytest.raises(ShapeError, match=several + r"f32\[\], f32\[\]"):
+        graph.while_loop(lambda c: (math.sum(c),) * 2, lambda c: c + 1.0, x)
+    with pytest.raises(ShapeError, match=r"count of graph.loop has one element"):
+        graph.loop(graph.input(TensorSpec((3,), "int64")), lambda _, c: c, x)
+
+
+@pytest.mark.parametrize("count", [2.5, -1, True, graph.input((), "n")])
+def test_a_loop_takes_a_whole_number_of_turns(count) -> None:
+    with pytest.raises(ArgumentError, match=r"is a whole number from 0 on, not"):
+        graph.loop(count, lambda _, c: c, graph.input(ROWS))
