@@ -46,11 +46,12 @@ def tensor_contractions(s: Schedule, knobs: Knobs, stage: Stage) -> None:
     if any(size is not None and size < _LEAST for size in sizes):
         raise ScheduleError(f"{sizes} rows, columns and steps fill no product of 16")
     form = FORMS[kinds.pop()]
-    tile = tile_of(s, knobs, stage, form, sizes)
     first = stage.loads[0] == sides.loads[0]
     matrices = as_matrices(s, stage, sides)
     if matrices.order[-1] == "row":  # results of a row lie side by side: these are it
         matrices, first = _turned(matrices), not first
+        sizes[:2] = sizes[1::-1]
+    tile = tile_of(s, knobs, stage, form, sizes)
     staged = [_Staged(*made, *_lies(s, made[0])) for made in matrices.copies]
     _fill(s, matrices, {"row": tile.rows, "column": tile.columns, "step": tile.depth})
     _schedule(s, matrices, staged, tile, form, swapped=not first)

@@ -68,3 +68,11 @@ def test_steps_that_fill_no_tile_are_zeros():
     y, _ = outcome(func, (x, w), (37, 32), m=37)
     want = x.astype("f8") @ w.astype("f8").T
     np.testing.assert_allclose(y, want, rtol=2**-8, atol=2**-8)
+
+
+def test_tiles_are_no_wider_than_the_channels():
+    op, knobs = find("nn.conv2d"), Knobs()
+    workload = op.workload((2, 64, 12, 12), (64, 64, 3, 3), dtypes="bf16")
+    schedule(op, workload, GPU, "direct", knobs)
+    tile = knobs.values["block_rows"], knobs.values["block_columns"]
+    assert tile == (128, 64)  # pixels of a batch that varies, and all channels
