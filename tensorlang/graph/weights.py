@@ -23,6 +23,10 @@ def fill(
     Raises:
         WeightError: names what is missing, unused, or wrongly sized.
     """
+    if not isinstance(given, Mapping):
+        raise WeightError(
+            f"{what}s are given as a dictionary of arrays by path, not {given!r:.60}"
+        )
     arrays = {path: np.asarray(value) for path, value in given.items()}
     wrong = [f"{what} {path!r} is missing" for path in held if path not in arrays]
     wrong += [f"{what} {path!r} is not used" for path in arrays if path not in held]

@@ -165,6 +165,11 @@ class BatchNorm(Layer):
 
     def apply(self, x: Any) -> Any:
         """The same shape."""
+        if not -x.ndim <= self.axis < x.ndim:
+            raise ShapeError(
+                f"layer {path()!r} ({outside()}): BatchNorm has its channels in axis "
+                f"{self.axis}, which {x.spec} has not"
+            )
         channels = (x.shape[self.axis],)
         w = self.weight("weight", channels, Ones(), x.dtype)
         b = self.weight("bias", channels, Zeros(), x.dtype)

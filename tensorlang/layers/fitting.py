@@ -14,6 +14,7 @@ from tensorlang.graph.specs import TensorSpec
 from tensorlang.ops import random
 
 if TYPE_CHECKING:
+    from tensorlang.graph.network import Network
     from tensorlang.layers.trainer import Trainer
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -61,7 +62,7 @@ class EarlyStop:
     Attributes:
         watch: `loss`, or a metric; of `accuracy` a rise is what counts.
         patience: How many epochs it may stand.
-        restore: Whether the weights of the best epoch come back in the end.
+        restore: Whether weights and states of the best epoch come back where it stops.
     """
 
     watch: str = "validation_loss"
@@ -69,7 +70,7 @@ class EarlyStop:
     restore: bool = True
     best: float = np.inf
     since: int = 0
-    kept: dict[str, Array] = field(default_factory=dict)
+    kept: tuple[dict[str, Array], dict[str, Array]] = field(default=({}, {}))
 
     def __call__(self, epoch: Epoch) -> None:
         """Look at an epoch.
@@ -86,13 +87,20 @@ class EarlyStop:
         value = known[self.watch] * (-1 if "accuracy" in self.watch else 1)
         if value < self.best:
             self.best, self.since = value, 0
-            self.kept = epoch.trainer.network.get_weights()
+            network = epoch.trainer.network
+            self.kept = network.get_weights(), network.get_states()
             return
         self.since += 1
         if self.since >= self.patience:
             epoch.stop = True
             if self.restore:
-                epoch.trainer.network.set_weights(self.kept)
+                self._restore(epoch.trainer.network)
+
+    def _restore(self, network: Network) -> None:
+        """Weights, and the running moments that belong to them."""
+        weights, states = self.kept
+        network.set_weights(weights)
+        network.set_states(states)
 
 
 def fit(
@@ -240,15 +248,21 @@ def evaluated(
     measures: Mapping[str, Metric],
 ) -> dict[str, float]:
     """Loss and metrics of data that is not trained on, behind `validation_`."""
-    *inputs, truths = _arrays(trainer, data)
-    count = _count([*inputs, truths])
+    whole, taken = _arrays(trainer, data), len(trainer.network.specs)
+    if len(whole) <= taken:
+        raise ArgumentError(
+            f"validation takes {taken} inputs, then truths; got {len(whole)}"
+        )
+    inputs, truths = whole[:taken], whole[taken:]
+    count = _count(whole)
     sums = {"loss": 0.0, **dict.fromkeys(measures, 0.0)}
     for at in _batches(np.arange(count), batch):
         outputs = trainer.network.transform(*(array[at] for array in inputs))
         several = outputs if isinstance(outputs, tuple) else (outputs,)
-        sums["loss"] += float(trainer.loss(*several, truths[at])) * len(at)
+        known = [array[at] for array in truths]
+        sums["loss"] += float(trainer.loss(*several, *known)) * len(at)
         for name, measure in measures.items():
-            sums[name] += measure(outputs, truths[at]) * len(at)
+            sums[name] += measure(outputs, known[-1]) * len(at)
     return {f"validation_{name}": value / count for name, value in sums.items()}
 
 

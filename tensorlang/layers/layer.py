@@ -24,7 +24,7 @@ from typing import Any, Final, Self, TypeAlias
 import numpy as np
 
 from tensorlang import graph
-from tensorlang.errors import ArgumentError, ShapeError, TensorlangError
+from tensorlang.errors import ArgumentError, GraphError, ShapeError, TensorlangError
 from tensorlang.graph.leaves import Weight
 from tensorlang.graph.scopes import named, outside, path
 from tensorlang.graph.specs import Dim, TensorSpec
@@ -158,6 +158,12 @@ def located() -> Iterator[None]:
     """Errors of what is written inside say in which layer."""
     try:
         yield
+    except RecursionError:
+        first = ".".join(path().split(".")[:3])
+        raise GraphError(
+            f"layer {first!r} ({outside()}): layers are applied in each other without "
+            "end; is one a part of itself?"
+        ) from None
     except TensorlangError as problem:
         where = path()
         if not where or "layer '" in str(problem):
@@ -244,7 +250,7 @@ def activated(x: Any, activation: Activation) -> Any:
     """
     if activation is None:
         return x
-    if not isinstance(activation, str):
+    if callable(activation):
         return activation(x)
     if activation not in _ACTIVATIONS:
         known = ", ".join(_ACTIVATIONS)

@@ -227,4 +227,10 @@ class Model:
 def _spec_of(spec: Any) -> TensorSpec:
     if isinstance(spec, graph.Tensor):
         return spec.spec
-    return spec if isinstance(spec, TensorSpec) else TensorSpec(tuple(spec))
+    if isinstance(spec, TensorSpec):
+        return spec
+    if not isinstance(spec, (list, tuple)):
+        raise ArgumentError(
+            f'an input is a TensorSpec, or a shape such as ("batch", 784), not {spec!r}'
+        )
+    return TensorSpec(tuple(spec))

@@ -16,7 +16,7 @@ from tensorlang.errors import (
     WeightError,
 )
 from tensorlang.graph import Context, TensorSpec
-from tensorlang.layers import Dense, Dropout, Layer, Model, Sequential
+from tensorlang.layers import BatchNorm, Dense, Dropout, Layer, Model, Sequential
 from tensorlang.ops import math, nn, random
 
 RNG = np.random.default_rng(0)
@@ -36,6 +36,15 @@ class Dict(Layer):
 
     def apply(self, x):
         return self.heads["right"](self.heads["left"](x))
+
+
+class Itself(Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = self
+
+    def apply(self, x):
+        return self.inner(x)
 
 
 WRONG = {
@@ -63,6 +72,36 @@ WRONG = {
         lambda: model(Dense(3, weight=lambda _, __, dtype: np.zeros(2, dtype))),
         WeightError,
         r"weight '0.weight' is f32\[3, 8\], and its initialiser makes float32\[2\]",
+    ),
+    "an activation that is none": (
+        lambda: model(Dense(4, 3)),
+        ArgumentError,
+        r"layer '0' \(.*test_mistakes.py:\d+\): there is no activation 3",
+    ),
+    "channels that are not there": (
+        lambda: model(BatchNorm(axis=4)),
+        ShapeError,
+        r"layer '0' .*BatchNorm has its channels in axis 4, which f32\[batch, 8\]",
+    ),
+    "a layer in itself": (
+        lambda: Model(Itself()).compile(("batch", 8)),
+        GraphError,
+        r"layer 'inner.inner.inner' \(.*test_mistakes.py:\d+\): .* a part of itself",
+    ),
+    "weights that are none": (
+        lambda: model().set_params([1]),
+        WeightError,
+        r"weights are given as a dictionary of arrays by path, not \[1\]",
+    ),
+    "a word for a spec": (
+        lambda: Model(Dense(3)).compile("batch"),
+        ArgumentError,
+        r"an input is a TensorSpec, or a shape such as .*, not 'batch'",
+    ),
+    "validation without truths": (
+        lambda: model().fit(X, T, validation=[X], progress=False),
+        ArgumentError,
+        "validation takes 1 inputs, then truths; got 1",
     ),
     "no spec": (
         lambda: Model(Dense(3)).compile(),
@@ -218,4 +257,13 @@ def test_validation_of_several_outputs() -> None:
         ("batch", 8), loss=lambda y, size, t: nn.cross_entropy(y, t) + math.mean(size)
     )
     (epoch,) = made.fit(X, T, validation=(X, T), batch=20, progress=False)
+    assert epoch.metrics["validation_loss"] < epoch.loss
+
+
+def test_validation_of_several_truths() -> None:
+    made = Model(Dense(3)).compile(
+        ("batch", 8), loss=lambda y, t, u: nn.cross_entropy(y, t) + nn.mse(y, u)
+    )
+    data = (X, T, np.ones((20, 3), np.float32))
+    (epoch,) = made.fit(*data, validation=data, batch=20, progress=False)
     assert epoch.metrics["validation_loss"] < epoch.loss

@@ -118,6 +118,17 @@ def test_early_stop_restores_the_best() -> None:
         made.fit(X, T, callbacks=[EarlyStop()], progress=False)
 
 
+def test_early_stop_brings_back_the_running_moments_too() -> None:
+    made = model(SGD(lr=0.5))
+    stop = EarlyStop("validation_loss", patience=2)
+    truths = RNG.integers(0, 2, 200)  # which nothing can learn
+    given = {"batch": 50, "validation": (X, truths), "progress": False}
+    history = made.fit(X, T, epochs=60, callbacks=[stop], **given)
+    assert history[-1].stop
+    assert history[-1].metrics["validation_loss"] > stop.best
+    assert float(nn.cross_entropy(made(X), truths)) == pytest.approx(stop.best, 1e-5)
+
+
 def test_weight_decay_and_clipping_are_the_optimizers_own() -> None:
     weight, gradient = np.ones(4, np.float32), np.full(4, 3.0, np.float32)
     SGD(lr=1.0, clip=1.0).update([weight], [gradient], {}, 1)
