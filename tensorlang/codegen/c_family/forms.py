@@ -102,8 +102,11 @@ class Facts:
                 return self.interval(a)
             case Select(a=a, b=b):
                 return hull(self.interval(a), self.interval(b))
-            case Binary() if expr.dtype == i64 or self.fits(expr):
+            case Binary() if expr.dtype == i64:
                 return self._exact(expr)
+            case Binary() if expr.dtype == i32:
+                exact = self._exact(expr)
+                return exact if within(exact, _I32) else anywhere
         return anywhere
 
     def _exact(self, expr: Binary) -> Interval:

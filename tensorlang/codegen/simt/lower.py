@@ -16,6 +16,7 @@ from tensorlang.codegen.interleave import interleave
 from tensorlang.codegen.lanes import reduce_lanes
 from tensorlang.codegen.names import Names, give_way
 from tensorlang.codegen.reductions import expand_reductions
+from tensorlang.codegen.simt.depth import name_deep
 from tensorlang.codegen.simt.distribute import distribute
 from tensorlang.codegen.simt.fragments import load_once
 from tensorlang.codegen.simt.groups import make_groups, without_copies
@@ -67,7 +68,7 @@ def lower(function: Function, target: Any) -> Function:
     function = narrow_copies(simplify_function(function))
     check_rows(function)
     function = take_whole(widen_narrow(function))
-    return narrow_indices(name_shared(function, names))
+    return name_deep(narrow_indices(name_shared(function, names)), names)
 
 
 def _for_groups(function: Function, target: Any) -> Function:
@@ -83,7 +84,7 @@ def _for_groups(function: Function, target: Any) -> Function:
     function = unroll(without_copies(simplify_function(function)), names)
     function = interleave(deinterleave(simplify_function(function), names))
     function = widen_narrow(cut_vectors(function, names))
-    return name_shared(function, names)
+    return name_deep(name_shared(function, names), names)
 
 
 def _folding_in_order(function: Function) -> Function:

@@ -1,0 +1,189 @@
+"""Parts of deep expressions named, so that what prints them need not go as deep.
+
+    y[i] = (..((x[i] + 1.0) * ..) ..)    ->    part: f32 = (..((x[i] + 1.0) * ..) ..)
+                                               y[i] = (..(part * ..) ..)
+
+Only in what threads run: what the host computes of a launch has no names there. All
+operands of an expression are evaluated, so that a part may be named before it; but what
+one arm of a scalar `select` reads is still read only where it is chosen:
+
+    y[i] = select(c, .. x[j] .., ..)     ->    chosen: bool = c
+                                               part: f32 = select(chosen, .. x[j], 0.0)
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+from tensorlang.codegen.copies import ASYNC
+from tensorlang.codegen.names import Names
+from tensorlang.codegen.simt.launches import is_launch
+from tensorlang.ir.collectives import is_collective
+from tensorlang.ir.dtypes import boolean
+from tensorlang.ir.nodes import (
+    Alloc,
+    Buffer,
+    Call,
+    Const,
+    Expr,
+    For,
+    Function,
+    Let,
+    Load,
+    Node,
+    Ramp,
+    Select,
+    Seq,
+    Splat,
+    Stmt,
+    Store,
+    Unary,
+    Var,
+    While,
+    as_expr,
+    seq,
+)
+from tensorlang.ir.visit import children, rebuild, walk
+
+DEEPEST: Final = 24  # levels of an expression
+
+
+def name_deep(function: Function, names: Names) -> Function:
+    """The function with no expression of threads much deeper than `DEEPEST` levels."""
+
+    def visit(node: Any) -> Any:
+        if not isinstance(node, Stmt):
+            return node
+        return _in_threads(node, names) if is_launch(node) else rebuild(node, visit)
+
+    return replace(function, body=visit(function.body))
+
+
+def _in_threads(stmt: Stmt, names: Names) -> Stmt:
+    """A statement after the names of its parts."""
+    parts = _Parts(names)
+
+    def visit(child: Any) -> Any:
+        if isinstance(child, Stmt):
+            return _in_threads(child, names)
+        return parts.whole(child) if isinstance(child, Expr) else child
+
+    match stmt:
+        case Seq():
+            return seq(*map(visit, stmt.stmts))
+        case For(kind="bound"):
+            return replace(stmt, body=visit(stmt.body))
+        case While(cond=cond) if _is_deep(cond):
+            return _again(stmt, names)
+        case Store(hints=hints, value=value) if ASYNC in hints:
+            indices = tuple(map(visit, stmt.indices))
+            return seq(*parts.made, replace(stmt, indices=indices, value=value))
+    new = rebuild(stmt, visit)
+    return seq(*parts.made, new) if parts.made else new
+
+
+def _again(loop: While, names: Names) -> Stmt:
+    """A loop whose condition is evaluated before it, and at the end of each turn."""
+    flag = Buffer(names.fresh("again"), boolean, (as_expr(1),), "register")
+    first = (as_expr(0),)
+
+    def asked() -> tuple[Stmt, ...]:
+        parts = _Parts(names)
+        value = parts.whole(loop.cond)
+        return *parts.made, Store(flag, first, value)
+
+    body = seq(_in_threads(loop.body, names), *asked())
+    return seq(Alloc(flag), *asked(), While(Load(flag, first), body))
+
+
+class _Parts:
+    """The parts of a statement's expressions that were named so far."""
+
+    def __init__(self, names: Names) -> None:
+        self.names = names
+        self.made: list[Let] = []
+
+    def whole(self, expr: Expr) -> Expr:
+        """An expression of a statement, with its parts named where it is deep."""
+        return self._below(expr, None)[0] if _is_deep(expr) else expr
+
+    def _part(self, expr: Expr, chosen: Expr | None) -> tuple[Expr, int]:
+        """A part of one, or its name, and how many levels that has.
+
+        Args:
+            expr: The part.
+            chosen: Where what it reads is read; None if anywhere.
+        """
+        made, levels = self._below(expr, chosen)
+        if levels < DEEPEST or isinstance(expr, (Ramp, Splat)):
+            return made, levels
+        if chosen is not None and _reads(made):
+            made = Select(chosen, made, _zero(made))
+        return self._named("part", made), 1
+
+    def _named(self, hint: str, value: Expr) -> Var:
+        var = self.names.var(hint, value.dtype)
+        self.made.append(Let(var, value))
+        return var
+
+    def _below(self, expr: Expr, chosen: Expr | None) -> tuple[Expr, int]:
+        """An expression with the parts below it named, and its levels."""
+        if isinstance(expr, Select) and _has_own_reads(expr):
+            return self._select(expr, chosen)
+        most = 0
+
+        def visit(child: Any) -> Any:
+            nonlocal most
+            if not isinstance(child, Expr):
+                return child
+            # what a call takes the address of is no value
+            place = isinstance(expr, Call) and isinstance(child, Load)
+            part = self._below if place else self._part
+            made, levels = part(child, chosen)
+            most = max(most, levels)
+            return made
+
+        return rebuild(expr, visit), most + 1
+
+    def _select(self, expr: Select, chosen: Expr | None) -> tuple[Expr, int]:
+        """A choice by one condition, each of whose arms reads only if it is chosen."""
+        cond, _ = self._part(expr.cond, chosen)
+        first = self._chosen(cond, chosen)
+        second = self._chosen(Unary("not", first), chosen)
+        (a, of_a), (b, of_b) = self._part(expr.a, first), self._part(expr.b, second)
+        return Select(first, a, b), max(of_a, of_b) + 1
+
+    def _chosen(self, cond: Expr, around: Expr | None) -> Var:
+        """A condition by name; it holds only where the one around it does."""
+        if around is not None:
+            cond = Select(around, cond, Const(False, boolean))
+        return self._named("chosen", cond)
+
+
+def _is_deep(expr: Expr) -> bool:
+    """Whether an expression has more levels than one may have."""
+    row: list[Node] = [expr]
+    for _ in range(DEEPEST):
+        row = [c for node in row for c in children(node) if not isinstance(c, Buffer)]
+        if not row:
+            return False
+    return True
+
+
+def _has_own_reads(choice: Select) -> bool:
+    """Whether parts of an arm that read have to be named, of a scalar condition."""
+    return choice.cond.dtype.lanes == 1 and any(
+        _is_deep(arm) and _reads(arm) for arm in (choice.a, choice.b)
+    )
+
+
+def _reads(expr: Expr) -> bool:
+    """Whether an expression reads memory, or asks other threads."""
+    return any(isinstance(node, Load) or is_collective(node) for node in walk(expr))
+
+
+def _zero(like: Expr) -> Expr:
+    """A value of the same type that needs nothing."""
+    zero = Const(False if like.dtype.is_bool else 0, like.dtype.scalar)
+    return zero if like.dtype.lanes == 1 else Splat(zero, like.dtype.lanes)
