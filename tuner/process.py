@@ -16,11 +16,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from math import inf
 from pathlib import Path
 from typing import Any, Final, Self
 
 from tensorlang.errors import TuningError
 from tensorlang.tuner import protocol
+from tensorlang.tuner.patience import Patience
 from tensorlang.tuner.protocol import CRASHED, HUNG, Candidate, Outcome
 from tensorlang.workload import Workload
 
@@ -77,13 +79,23 @@ class Worker:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def attempt(self, candidate: Candidate, limit: float, best: float = 0.0) -> Outcome:
+    def attempt(
+        self,
+        candidate: Candidate,
+        limit: float,
+        best: float = 0.0,
+        *,
+        left: float = inf,
+    ) -> Outcome:
         """Have it built, checked and timed within `limit` seconds.
+
+        Starting a worker is not part of it, nor is what it waits for a processor.
 
         Args:
             candidate: What to try.
-            limit: Seconds after which it counts as hung.
+            limit: Seconds at work after which it counts as hung.
             best: The best time so far; what is far behind is timed once only.
+            left: Seconds after which there is no more time for it in any case.
 
         Raises:
             TuningError: the worker cannot start, or cannot judge anything.
@@ -91,7 +103,7 @@ class Worker:
         start = time.perf_counter()
         request = {"do": "attempt", "best": best, **_plain(candidate)}
         try:
-            return Outcome.from_json(self._ask(request, limit))
+            return Outcome.from_json(self._ask(request, limit, left))
         except Died as death:
             status, reason = CRASHED, str(death)
         except Silent:
@@ -114,7 +126,7 @@ class Worker:
         items = [_plain(candidate) for candidate in candidates]
         request = {"do": "finals", "candidates": items, "rounds": rounds}
         try:
-            answer = self._ask(request, limit)
+            answer = self._ask(request, inf, limit)
         except (Died, Silent):
             self.stop()
             raise
@@ -133,14 +145,16 @@ class Worker:
                 with contextlib.suppress(OSError):
                     stream.close()
 
-    def _ask(self, request: Mapping[str, Any], limit: float) -> Any:
+    def _ask(self, request: Mapping[str, Any], limit: float, left: float) -> Any:
+        """The answer to a request, within `limit` seconds at work and `left` at all."""
+        until = time.monotonic() + left
         if self._process is None:
             self._spawn()
         if not self._open:
             self._opened()
         self._stage = ""
         self._send(request)
-        return self._answer(time.monotonic() + limit)
+        return self._answer(limit, until)
 
     def _spawn(self) -> None:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives with the process
@@ -158,7 +172,7 @@ class Worker:
     def _opened(self) -> None:
         try:
             self._send(self._opening)
-            self._answer(time.monotonic() + _START_SECONDS)
+            self._answer(_START_SECONDS)
         except (Died, Silent, TuningError) as problem:
             self.stop()
             raise TuningError(f"the worker could not start: {problem}") from None
@@ -173,9 +187,11 @@ class Worker:
         except BrokenPipeError:
             raise Died(self._death()) from None
 
-    def _answer(self, deadline: float) -> Any:
+    def _answer(self, limit: float, until: float = inf) -> Any:
+        assert self._process is not None
+        patience = Patience(self._process.pid, limit, until)
         while True:
-            message = protocol.read(self._line(deadline))
+            message = protocol.read(self._line(patience))
             if "stage" in message:
                 self._stage = str(message["stage"])
             elif "error" in message:
@@ -183,15 +199,18 @@ class Worker:
             else:
                 return message["answer"]
 
-    def _line(self, deadline: float) -> str:
+    def _line(self, patience: Patience) -> str:
         assert self._process is not None
         assert self._process.stdout is not None
         descriptor = self._process.stdout.fileno()
         with selectors.DefaultSelector() as selector:
             selector.register(descriptor, selectors.EVENT_READ)
             while b"\n" not in self._pending:
-                if not selector.select(max(0.0, deadline - time.monotonic())):
-                    raise Silent("no answer in time")
+                wait = patience.next_look()
+                if not selector.select(wait):
+                    if not wait:
+                        raise Silent("no answer in time")
+                    continue
                 data = os.read(descriptor, 1 << 16)
                 if not data:
                     raise Died(self._death())

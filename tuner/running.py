@@ -70,7 +70,7 @@ class Run:
     interrupted: bool = False
     static: bool = False
     _begun: float = field(default_factory=time.monotonic)
-    _usual: float = 0.0  # seconds that a right candidate took at most
+    _usual: float = 0.0  # seconds at work that a right candidate took at most
 
     @property
     def study(self) -> str:
@@ -158,23 +158,23 @@ class Run:
         self, search: Search, worker: Worker, suggestion: Suggestion, default: Candidate
     ) -> Outcome | None:
         """Measure a candidate; None where the budget ended before it did."""
-        allowed = self.limit
-        if self._usual:
-            allowed = min(allowed, max(_PATIENCE * self._usual, _LEAST_PATIENCE))
-        limit = allowed
-        if suggestion.candidate != default:
-            limit = min(allowed, self._left(search, default))
-            if limit <= min(self._usual, allowed):
+        candidate, left = suggestion.candidate, inf
+        if candidate != default:
+            left = self._left(search, default)
+            if left <= min(self._usual, self.limit):
                 return None
-        _LOG.info("trying %s", suggestion.candidate)
-        begun = time.monotonic()
-        outcome = worker.attempt(suggestion.candidate, limit, search.fastest() or 0.0)
+        limit = self.limit
+        if self._usual:
+            limit = min(limit, max(_PATIENCE * self._usual, _LEAST_PATIENCE))
+        _LOG.info("trying %s", candidate)
+        best = search.fastest() or 0.0
+        outcome = worker.attempt(candidate, limit, best, left=left)
         for stage, seconds in outcome.spent.items():
             self.spent[stage] += seconds
-        if outcome.ok and suggestion.candidate != default:
-            self._usual = max(self._usual, time.monotonic() - begun)
-        cut_off = outcome.status == HUNG and limit < allowed
-        return None if cut_off else outcome
+        if outcome.ok and candidate != default:
+            self._usual = max(self._usual, sum(outcome.spent.values()))
+        cut_off = outcome.status == HUNG and self._left(search, default) <= 0
+        return None if cut_off and candidate != default else outcome
 
     def _left(self, search: Search, default: Candidate) -> float:
         """Seconds left for exploring: the finals have their share."""

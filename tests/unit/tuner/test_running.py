@@ -1,0 +1,109 @@
+"""Exploring: what ends it, and what does not."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import tensorlang.schedules  # noqa: F401 - what the fixture puts back, it must have
+from tensorlang import targets
+from tensorlang.ir.frontend import compute
+from tensorlang.ops.operator import operator
+from tensorlang.scheduling import Knobs, Schedule, schedule
+from tensorlang.scheduling.registry import SCHEDULES
+from tensorlang.tuner.protocol import CRASHED, HUNG, OK, Candidate, Outcome
+from tensorlang.tuner.rows import Row
+from tensorlang.tuner.running import Run
+from tensorlang.tuner.search import Search
+from tensorlang.tuner.space import Space
+
+FAMILY = "test_running"
+SIZES = [1, 2, 4, 8, 16, 32]
+
+
+class Kept:
+    """Trials in a list."""
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+
+    def finished(self) -> list[Row]:
+        return list(self.rows)
+
+    def add(self, row: Row) -> None:
+        self.rows.append(row)
+
+
+class Worker:
+    """One that takes long to start, and is lost with each second candidate."""
+
+    def __init__(self, clock: dict[str, float], status: str) -> None:
+        self.clock, self.status, self.tried = clock, status, 0
+
+    def attempt(
+        self, candidate: Candidate, limit: float, best: float, *, left: float
+    ) -> Outcome:
+        del candidate, best
+        self.tried += 1
+        self.clock["now"] += 3.0
+        if self.tried % 2:
+            return Outcome(OK, "", 1.0 / self.tried, spent={"check": 0.1})
+        if self.status == HUNG:
+            self.clock["now"] += min(limit, left)
+        return Outcome(self.status, "lost", spent={"lost": 3.0})
+
+
+@operator("test_running.copy", family=FAMILY)
+def copy(x: Any) -> Any:
+    return compute(x.shape, lambda i: x[i], name="y")
+
+
+@pytest.fixture(autouse=True)
+def scheduled() -> Iterator[None]:
+    """A schedule of six configurations, for one test."""
+    before = dict(SCHEDULES)
+
+    @schedule(FAMILY)
+    def body(s: Schedule, knobs: Knobs) -> None:
+        s.split("i", [None, knobs.choice("size", SIZES)])
+
+    yield
+    SCHEDULES.clear()
+    SCHEDULES.update(before)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
+    now = {"now": 0.0}
+    monkeypatch.setattr(time, "monotonic", lambda: now["now"])
+    return now
+
+
+def explored(worker: Worker, **options: Any) -> Search:
+    workload = copy.workload((4096,), dtypes="f32")
+    run = Run(copy, workload, targets.host(), static=True, _begun=0.0, **options)
+    search = Search(Space(copy, workload, targets.host()), Kept(), 0)
+    run.measure(search, worker, search.space.default().candidate)  # type: ignore[arg-type]
+    return search
+
+
+def test_workers_that_start_slowly_do_not_end_the_exploring(
+    clock: dict[str, float],
+) -> None:
+    search = explored(Worker(clock, CRASHED), budget=300.0, limit=2.0)
+    assert search.counts == {OK: 3, CRASHED: 3}
+    assert search.exhausted
+
+
+def test_hung_is_what_took_its_limit_not_what_the_budget_cut_off(
+    clock: dict[str, float],
+) -> None:
+    search = explored(Worker(clock, HUNG), budget=300.0, limit=2.0)
+    assert search.counts == {OK: 3, HUNG: 3}
+    clock["now"] = 0.0
+    search = explored(Worker(clock, HUNG), budget=20.0, limit=60.0)
+    assert search.counts == {OK: 1}
+    assert clock["now"] >= 20.0 - 1.0
