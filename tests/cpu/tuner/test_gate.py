@@ -12,8 +12,10 @@ from tensorlang.errors import ShapeError, TuningError
 from tensorlang.ir.frontend import compute, max, reduce_axis, sum
 from tensorlang.ir.intrinsics import exp
 from tensorlang.ir.parser import parse
+from tensorlang.ir.printer import show
 from tensorlang.ir.verifier import verify
 from tensorlang.ops import building, find
+from tensorlang.ops.examples import arguments
 from tensorlang.ops.operator import Operator, operator
 from tensorlang.runtime import build
 from tensorlang.scheduling import Knobs, Schedule
@@ -187,7 +189,7 @@ def twice(x: u32[n], y: Out[u32[n]], *, n: i64):
     for i in range(n):
         y[i] = x[i] + u32(1)
 """)
-    monkeypatch.setattr(gates, "build", lambda _: other)
+    monkeypatch.setattr(gates, "build", lambda *_: other)
     with pytest.raises(TuningError, match="is not what the interpreter makes of it"):
         _ = gate.full
 
@@ -263,3 +265,17 @@ def test_counters_that_carry_do_so_in_the_gate() -> None:
     still = building.schedule(bits, plain, targets.host(), "direct", Knobs())
     with pytest.raises(Wrong):
         gate.check(build(still), gate.full)
+
+
+@pytest.mark.parametrize("name", ["nn.dense", "nn.batch_norm_train", "math.cumsum"])
+def test_references_are_shared_out_among_threads_as_they_are(name: str) -> None:
+    op = find(name)
+    func = op.function(op.default)
+    shared = gates.shared_out(func)
+    assert "in parallel(" in show(shared)
+    arrays, scalars = arguments(op, op.default, seed=5)
+    results = [[array.copy() for array in arrays] for _ in range(2)]
+    for plain, held in zip((func, shared), results, strict=True):
+        build(plain, targets.host()).launch(*held, *scalars)
+    for one, other in zip(*results, strict=True):
+        np.testing.assert_array_equal(one, other)
