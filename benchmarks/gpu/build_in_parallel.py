@@ -11,11 +11,9 @@ import os
 import runpy
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from distutils.ccompiler import CCompiler
+from importlib import import_module
 from pathlib import Path
 from typing import Any
-
-import setuptools  # noqa: F401 - which brings distutils
 
 
 def compile_at_once(  # noqa: PLR0917 - as distutils has it
@@ -45,7 +43,8 @@ def compile_at_once(  # noqa: PLR0917 - as distutils has it
 
 
 if __name__ == "__main__":
-    CCompiler.compile = compile_at_once
+    import_module("setuptools")  # before all else: it brings distutils
+    import_module("distutils.ccompiler").CCompiler.compile = compile_at_once
     sys.path.insert(0, str(Path.cwd()))
     sys.argv[0] = "setup.py"
     runpy.run_path("setup.py", run_name="__main__")

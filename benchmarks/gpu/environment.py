@@ -52,7 +52,18 @@ NEEDED = {
     "siphash24": "1.6",
     "setuptools": "77",
 }
-COMPILERS = ("NVRTC", "ptxas", "nvdisasm")
+# of toolkits that come without this header, which PyCUDA includes
+_PROFILER = """\
+#pragma once
+#include <cuda.h>
+typedef enum { CU_OUT_KEY_VALUE_PAIR, CU_OUT_CSV } CUoutput_mode;
+inline CUresult cuProfilerInitialize(const char *, const char *, CUoutput_mode)
+{
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+inline CUresult cuProfilerStart() { return CUDA_ERROR_NOT_SUPPORTED; }
+inline CUresult cuProfilerStop() { return CUDA_ERROR_NOT_SUPPORTED; }
+"""
 
 
 def gpu() -> str:
@@ -181,6 +192,8 @@ def _built(wheels: Path | None, work: Path) -> Path:
         archive.extractall(work, filter="data")
     folder = work / sources[-1].name.removesuffix(".tar.gz")
     (folder / "siteconf.py").write_text(_siteconf(root))
+    if not (root / "include" / "cudaProfiler.h").is_file():
+        (folder / "src/cpp/cudaProfiler.h").write_text(_PROFILER)
     build = Path(__file__).with_name("build_in_parallel.py")
     command = [sys.executable, str(build), "bdist_wheel", "--dist-dir", str(work)]
     subprocess.run(command, cwd=folder, check=True)  # noqa: S603 - our own arguments

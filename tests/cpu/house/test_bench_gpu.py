@@ -177,3 +177,42 @@ def test_what_the_folder_holds_besides_is_installed_where_it_is_missing(tmp_path
     for name in ("not_here_at_all-1.0", "pytest-99.0"):
         (tmp_path / f"{name}-py3-none-any.whl").touch()
     assert environment.lacking(tmp_path) == [*environment.lacking(), "not_here_at_all"]
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_pycuda_is_built_where_the_toolkit_lacks_a_header(tmp_path, monkeypatch, there):
+    environment = module("environment")
+    source, root = tmp_path / "pycuda-1.0", tmp_path / "toolkit"
+    (source / "src" / "cpp").mkdir(parents=True)
+    (root / "include").mkdir(parents=True)
+    (root / "include" / "cuda.h").touch()
+    if there:
+        (root / "include" / "cudaProfiler.h").touch()
+    with tarfile.open(tmp_path / "pycuda-1.0.tar.gz", "w:gz") as archive:
+        archive.add(source, source.name)
+    work = tmp_path / "work"
+    monkeypatch.setenv("CUDA_HOME", str(root))
+
+    def built(command, cwd, check):
+        assert check
+        assert "bdist_wheel" in command
+        assert str(root) in (cwd / "siteconf.py").read_text()
+        (work / "pycuda-1.0-py3-none-any.whl").touch()
+
+    monkeypatch.setattr(environment.subprocess, "run", built)
+    assert environment._built(tmp_path, work).suffix == ".whl"
+    assert (work / "pycuda-1.0/src/cpp/cudaProfiler.h").exists() is not there
+
+
+def test_what_jax_was_asked_for_is_waited_for():
+    asked = []
+
+    class Drawn:
+        def block_until_ready(self):
+            asked.append(self)
+
+    stage = module("works").Stage("llvm")
+    stage.last = Drawn()
+    stage.wait()
+    stage.wait()
+    assert len(asked) == 1
