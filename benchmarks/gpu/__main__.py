@@ -144,7 +144,8 @@ def _checked(run: Run, target: str, *, dry: bool) -> None:
     first = python("-c", command, "verify", "gelu", "--target", target)
     run.run(Step("first kernel", first, 180))
     options = ["-q", "--maxfail=20", "-p", "no:cacheprovider", f"--rootdir={ROOT}"]
-    options += ["-n", "4"] if find_spec("xdist") else []
+    workers = str(max(2, min(8, (os.cpu_count() or 4) // 2)))
+    options += ["-n", workers] if find_spec("xdist") else []
     for folder, seconds in (_DRY_TESTS if dry else _TESTS).items():
         command = python("-m", "pytest", *options, str(ROOT / folder))
         run.run(Step(folder, command, seconds))

@@ -24,10 +24,13 @@ class Stage:
     Attributes:
         target: tensorlang's name of it, such as `cuda`.
         scale: What large extents are divided by; 1 on a GPU, more for a dry run.
+        last: What JAX was asked for last; it queues on a thread of its own, so that
+            the device may be idle before it has begun.
     """
 
     target: str = "cuda"
     scale: int = 1
+    last: Any = None
 
     @property
     def device(self) -> str:
@@ -47,6 +50,9 @@ class Stage:
 
     def wait(self) -> None:
         """Until all that was queued is done."""
+        if self.last is not None:
+            self.last.block_until_ready()
+            self.last = None
         if self.device == "cuda":
             self.torch.cuda.synchronize()
 
