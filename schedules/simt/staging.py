@@ -11,6 +11,7 @@ threads which read at once meet in no bank, and 32 that write at once neither:
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from math import log2
 from typing import Final
@@ -23,6 +24,7 @@ from tensorlang.scheduling import Schedule
 
 WIDE: Final = 4  # numbers of one access
 _LOOKED_AT: Final = 33  # neighbours
+_FAR: Final = 1 << 20  # what stands for a size that is not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,8 @@ def lies_along_steps(block: Block) -> bool:
     """Whether what a copy gathers has its longest runs of neighbours along steps."""
     (load,) = {n for n in walk(block.body) if isinstance(n, Load)}
     *_, row, step = (axis.var for axis in block.axes)
-    return _run(load, step) >= _run(load, row)
+    others = {axis.var for axis in block.axes}
+    return _run(load, step, others) >= _run(load, row, others)
 
 
 def lies_along_rows(block: Block) -> bool:
@@ -105,10 +108,16 @@ def lies_along_rows(block: Block) -> bool:
     return load.indices[-1] == block.axes[-2].var
 
 
-def _run(load: Load, axis: Var) -> int:
-    """How many neighbours follow each other along an axis, from its start."""
-    others = {v: as_expr(0) for v in _variables(load) if v != axis}
-    index = substitute(_flat(load), others)
+def _run(load: Load, axis: Var, axes: AbstractSet[Var]) -> int:
+    """How many neighbours follow each other along an axis, from its start.
+
+    The other axes are at theirs, and sizes are large: what a padded copy may not read
+    beyond, `min(i, n - 1)`, is far away.
+    """
+    index = substitute(
+        _flat(load),
+        {v: as_expr(0 if v in axes else _FAR) for v in _variables(load) if v != axis},
+    )
     start, count = _value(index, axis, 0), 1
     while count < _LOOKED_AT and _value(index, axis, count) == start + count:
         count += 1
@@ -123,7 +132,7 @@ def _flat(load: Load) -> Expr:
     """The index in memory; dimensions of unknown extent count as far apart."""
     total: Expr = as_expr(0)
     for index, extent in zip(load.indices, load.buffer.shape, strict=True):
-        size = extent if isinstance(extent, Const) else as_expr(1 << 20)
+        size = extent if isinstance(extent, Const) else as_expr(_FAR)
         total = total * size + index
     return total
 
