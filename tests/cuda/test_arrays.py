@@ -87,6 +87,7 @@ def test_jax_in_jax_out(jax):
 
 def test_cupy_in_cupy_out(cupy):
     x = cupy.asarray(X)
+    cupy.cuda.Device().synchronize()  # it may still be on its way, on another stream
     with cupy.cuda.Stream(non_blocking=True) as stream:
         y = nn.softmax(x * 2)
         assert isinstance(y, cupy.ndarray)

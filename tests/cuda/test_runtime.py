@@ -6,7 +6,7 @@ import pytest
 from tensorlang.errors import DeviceMemoryError, KernelError
 from tensorlang.ops import find, nn
 from tensorlang.ops.examples import arguments
-from tensorlang.runtime import cuda_arrays, cuda_driver
+from tensorlang.runtime import cuda_arrays, cuda_device, cuda_driver
 from tensorlang.tuner.process import Worker
 from tensorlang.tuner.protocol import Candidate
 from tensorlang.tuner.timers import timer_of
@@ -16,8 +16,8 @@ RNG = np.random.default_rng(4)
 
 def there(array):
     """The array on the GPU, and how to fetch it."""
-    device = cuda_driver.device(0)
-    memory = cuda_driver.Memory(device, array.nbytes)
+    device = cuda_device.device(0)
+    memory = cuda_device.Memory(device, array.nbytes)
     with device.current():
         cuda_driver.call(
             "cuMemcpyHtoDAsync_v2", memory.address, array.ctypes.data, array.nbytes, 0
@@ -30,7 +30,7 @@ def there(array):
 
 def fetched(array):
     found = np.empty(array.shape, array.dtype)
-    with cuda_driver.device(0).current():
+    with cuda_device.device(0).current():
         cuda_driver.call(
             "cuMemcpyDtoHAsync_v2", found.ctypes.data, array.memory, found.nbytes, 0
         )
@@ -63,7 +63,7 @@ def test_a_check_reports_its_fault_once():
 
 def test_no_memory():
     with pytest.raises(DeviceMemoryError, match="free arrays on the device"):
-        cuda_driver.Memory(cuda_driver.device(0), 1 << 50)
+        cuda_device.Memory(cuda_device.device(0), 1 << 50)
 
 
 def test_shared_memory_beyond_48_kib_is_asked_for():
