@@ -18,6 +18,7 @@ import numpy as np
 
 from tensorlang import onnx
 from tensorlang.errors import ArgumentError, WeightError
+from tensorlang.graph.specs import TensorSpec
 from tensorlang.graph.weights import fill
 from tensorlang.layers import optimizers
 from tensorlang.layers.trainer import LOSSES
@@ -147,7 +148,7 @@ def _states(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any
         return {}, {}
     data, library = place.read_bytes(), _safetensors()
     try:
-        held = library.numpy.load(data)
+        held = _read(library, data)
         size = int.from_bytes(data[:8], "little")
         head = json.loads(data[8 : 8 + size]).get("__metadata__", {})
     except Exception as problem:
@@ -159,6 +160,22 @@ def _states(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any
         )
     extras = {k.removeprefix(EXTRA): v for k, v in held.items() if k.startswith(EXTRA)}
     return {k: v for k, v in held.items() if not k.startswith(EXTRA)}, extras
+
+
+def _read(library: Any, data: bytes) -> dict[str, Any]:
+    """The arrays of safetensors; the package's own reader has no bfloat16."""
+    return {
+        name: np.frombuffer(said["data"], _kind(said["dtype"])).reshape(said["shape"])
+        for name, said in library.deserialize(data)
+    }
+
+
+def _kind(name: str) -> np.dtype[Any]:
+    """The type that safetensors calls F32, say, or BF16."""
+    words = {"F": "float", "BF": "bfloat", "I": "int", "U": "uint", "BOOL": "bool"}
+    kind = name.rstrip("0123456789")
+    made: np.dtype[Any] = TensorSpec((), words[kind] + name[len(kind) :]).numpy
+    return made
 
 
 def _asked(note: Mapping[str, Any], what: str, path: Any) -> Any:

@@ -261,3 +261,18 @@ def test_a_transposed_convolution_comes_back(tmp_path) -> None:
     np.testing.assert_array_equal(Model.load(tmp_path / "net.onnx")(X), wanted)
     found = session(tmp_path / "net.onnx").run(None, {"x0": X})[0]
     np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+def test_states_of_bfloat16_come_back(tmp_path) -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    model = Model(Sequential(Dense(8, "relu"), BatchNorm(), Dense(10))).compile(
+        TensorSpec(("batch", 6), "bfloat16"), optimizer=Adam()
+    )
+    x = RNG.normal(size=(16, 6)).astype(ml_dtypes.bfloat16)
+    model.train_one_batch(x, T)
+    model.save(tmp_path / "net.onnx")
+    again = Model.load(tmp_path / "net.onnx")
+    assert again.train_one_batch(x, T) == model.train_one_batch(x, T)
+    states = again.get_states()
+    for name, array in model.get_states().items():
+        np.testing.assert_array_equal(array, states[name])
