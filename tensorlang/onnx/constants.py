@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tensorlang.errors import ShapeError
-from tensorlang.graph.specs import Dim
+from tensorlang.graph.autodiff import zeros
+from tensorlang.graph.specs import Dim, TensorSpec
+from tensorlang.graph.values import Value
+from tensorlang.ops import math
 
 if TYPE_CHECKING:
     from tensorlang.onnx.calls import Call
@@ -78,7 +81,27 @@ def _filled(call: Call) -> Any:
     value = call.given.get("value")
     fill = [0.0] if value is None else library().numpy_helper.to_array(value)
     fill = np.asarray(fill, None if value is not None else np.float32)
-    return np.full([int(n) for n in call.inputs[0]], fill.reshape(-1)[0])
+    return _spread(fill.reshape(-1)[0], call.inputs[0])
+
+
+def _expand(call: Call) -> Any:
+    return _spread(*call.inputs)
+
+
+def _spread(x: Any, shape: Any) -> Any:
+    """An array in a shape; where sizes of that are open, a symbolic value."""
+    extents: tuple[Any, ...] = tuple(n if isinstance(n, Dim) else int(n) for n in shape)
+    if not any(isinstance(n, Dim) for n in extents):
+        return np.broadcast_to(x, extents)
+    made = zeros(TensorSpec(extents, x.dtype.name))
+    return math.add(made, x) if np.any(x) else made
+
+
+def _triangle(call: Call) -> Any:
+    """What lies on one side of a diagonal, which may be above or below the main one."""
+    at = call.input(1)
+    side = np.triu if call.given.get("upper", 1) else np.tril
+    return side(call.inputs[0], 0 if at is None else int(np.asarray(at).item()))
 
 
 def _divide(call: Call) -> Any:
@@ -119,19 +142,18 @@ FOLDED: Final[dict[str, Callable[[Call], Any]]] = {
     "Div": _divide,
     "Mod": lambda call: np.mod(*call.inputs),
     "Range": _range,
+    "Trilu": _triangle,
     "Equal": lambda call: call.inputs[0] == call.inputs[1],
     "Where": lambda call: np.where(*call.inputs),
     "Not": lambda call: np.logical_not(call.inputs[0]),
     "ReduceProd": lambda call: np.prod(
         call.inputs[0], keepdims=bool(call.given.get("keepdims", 1))
     ),
-    "Expand": lambda call: np.broadcast_to(
-        call.inputs[0], [int(n) for n in call.inputs[1]]
-    ),
+    "Expand": _expand,
 }
 
 
 def folded(call: Call) -> Any:
     """What a node of constants gives."""
     made = FOLDED[call.kind](call)
-    return None if made is None else np.asarray(made)
+    return made if made is None or isinstance(made, Value) else np.asarray(made)

@@ -182,3 +182,29 @@ def test_data_that_ends_before_is_refused(tmp_path) -> None:
     (path.parent / "data.bin").write_bytes(DATA)
     with pytest.raises(WeightError, match=r"which ends before"):
         Model.load(path)
+
+
+@pytest.mark.parametrize("dynamo", [False, True])
+def test_states_of_an_open_batch_and_masks_of_attention(tmp_path, dynamo) -> None:
+    torch = pytest.importorskip("torch")
+    if dynamo:
+        pytest.importorskip("onnxscript")
+
+    class Net(torch.nn.Module):
+        def forward(self, x):
+            held = torch.zeros(x.shape[0], 4), torch.ones(x.shape[0], 4)
+            for at in range(3):
+                held = torch.tanh(x[:, at] + held[0]), held[1] + held[0]
+            seen, heads = torch.nn.functional.scaled_dot_product_attention, x[:, None]
+            found = seen(heads, heads, heads, is_causal=True)
+            return held[0] * held[1] + found[:, 0, 1]
+
+    made, x, path = Net(), torch.randn(5, 3, 4), tmp_path / "net.onnx"
+    given = {"input_names": ["input"], "dynamic_axes": {"input": {0: "batch"}}}
+    if dynamo:
+        given = {"dynamic_shapes": ({0: torch.export.Dim("batch")},)}
+    torch.onnx.export(made, (x,), str(path), dynamo=dynamo, **given)
+    model = Model.load(path)
+    for rows in (5, 2):
+        wanted = made(x[:rows]).numpy()
+        np.testing.assert_allclose(model(x[:rows].numpy()), wanted, 1e-4, 1e-6)
