@@ -19,7 +19,7 @@ import numpy as np
 from tensorlang.tuner.rounds import Timing, interleaved
 
 if TYPE_CHECKING:
-    from tensorlang.runtime.cuda_driver import Memory
+    from tensorlang.runtime.cuda_device import Memory
     from tensorlang.targets import Target
 
 Call = Callable[[], object]
@@ -81,10 +81,13 @@ class CudaTimer:
     """
 
     def __init__(self, target: Target) -> None:
-        from tensorlang.runtime import cuda_driver  # noqa: PLC0415 - where there is one
+        from tensorlang.runtime import (  # noqa: PLC0415 - where there is one
+            cuda_device,
+            cuda_driver,
+        )
 
-        self._driver = cuda_driver
-        self._device = cuda_driver.device(target.index)
+        self._driver, self._cuda = cuda_driver, cuda_device
+        self._device = cuda_device.device(target.index)
         self._size = max(_FLUSHED_BYTES, 4 * target.l2_bytes)
         self._flushed: Memory | None = None
         self._held: list[Memory] = []
@@ -101,7 +104,7 @@ class CudaTimer:
         from tensorlang.runtime.cuda_arrays import array_at  # noqa: PLC0415 - the same
 
         row = np.ascontiguousarray(array)
-        memory = self._driver.Memory(self._device, row.nbytes)
+        memory = self._cuda.Memory(self._device, row.nbytes)
         self._held.append(memory)
         stream = self._driver.LEGACY
         with self._device.current():
@@ -164,10 +167,10 @@ class CudaTimer:
         marks = []
         with self._device.current():
             if self._flushed is None:
-                self._flushed = driver.Memory(self._device, self._size)
+                self._flushed = self._cuda.Memory(self._device, self._size)
             for _ in range(count):
-                first = driver.Event(self._device, timing=True)
-                last = driver.Event(self._device, timing=True)
+                first = self._cuda.Event(self._device, timing=True)
+                last = self._cuda.Event(self._device, timing=True)
                 driver.call(
                     "cuMemsetD8Async", self._flushed.address, 0, self._size, stream
                 )

@@ -16,7 +16,7 @@ import numpy as np
 
 from tensorlang.errors import ArgumentError, DTypeError
 from tensorlang.ir.dtypes import bf16
-from tensorlang.runtime import cuda_driver, dlpack
+from tensorlang.runtime import cuda_device, cuda_driver, dlpack
 from tensorlang.runtime.arrays import Array
 from tensorlang.runtime.device_arrays import DeviceArray, Place, Shape, row_major
 
@@ -32,9 +32,9 @@ class CudaPlace(Place):
         self.key = ("cuda", index)
 
     @property
-    def device(self) -> cuda_driver.Device:
+    def device(self) -> cuda_device.Device:
         """The GPU."""
-        return cuda_driver.device(self.index)
+        return cuda_device.device(self.index)
 
     def empty(self, shape: Shape, dtype: np.dtype[Any], kind: str) -> DeviceArray:
         """Unwritten memory for an array that is handed over to a library."""
@@ -159,9 +159,9 @@ def from_interface(value: Any, name: str) -> DeviceArray:
     address, read_only = told["data"]
     kind = type(value).__module__.partition(".")[0]
     index = _index_of(value, kind)
-    if address and cuda_driver.device(index).owner_of(address) not in (
+    if address and cuda_device.device(index).owner_of(address) not in (
         0,
-        cuda_driver.device(index).context,
+        cuda_device.device(index).context,
     ):
         raise ArgumentError(f"{name} lies in a CUDA context of its own; {_CONTEXT}")
     strides = told.get("strides")
@@ -224,7 +224,7 @@ def from_dlpack(value: Any, name: str) -> DeviceArray:
 def _own(place: CudaPlace, shape: Shape, dtype: np.dtype[Any]) -> DeviceArray:
     """Memory of our own, for libraries that take it over by a protocol."""
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    memory = cuda_driver.Memory(place.device, size)
+    memory = cuda_device.Memory(place.device, size)
     return array_at(place.index, memory.address, shape, dtype, owner=memory)
 
 
@@ -251,7 +251,7 @@ def _of_cupy(place: CudaPlace, shape: Shape, dtype: np.dtype[Any]) -> DeviceArra
 
 def _owner(array: DeviceArray) -> Any:
     """The array that its library made, or one that speaks both protocols."""
-    if isinstance(array.owner, cuda_driver.Memory):
+    if isinstance(array.owner, cuda_device.Memory):
         return dlpack.Exported(array)
     return array.owner
 
@@ -262,7 +262,7 @@ def _to_jax(array: DeviceArray) -> Any:
 
 def _to_pycuda(array: DeviceArray) -> Any:
     kind = sys.modules["pycuda.gpuarray"].GPUArray
-    with cuda_driver.device(array.place.key[1]).current():  # it asks for the device
+    with cuda_device.device(array.place.key[1]).current():  # it asks for the device
         return kind(array.shape, array.dtype, base=array.owner, gpudata=array.memory)
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from tensorlang.errors import DeviceError
 from tensorlang.runtime import cuda_driver
-from tensorlang.runtime.cuda_driver import Device
+from tensorlang.runtime.cuda_device import Device
 
 VARIABLE: Final = "TENSORLANG_CUDA_GRAPHS"  # 0 turns them off
 FEWEST_LAUNCHES: Final = 4

@@ -12,6 +12,7 @@ import numpy as np
 from tensorlang.errors import ArgumentError, DeviceError, TargetError
 from tensorlang.runtime import (
     calling,
+    cuda_device,
     cuda_driver,
     cuda_transfers,
     launcher,
@@ -91,7 +92,7 @@ class CudaKernel(DeviceKernel):
                 f"{self.name} is compiled for {self.target.arch} alone, for no GPU is "
                 "here; use 'llvm' or 'opencl', or 'cuda' where one is"
             )
-        device = cuda_driver.device(self.target.index)
+        device = cuda_device.device(self.target.index)
         return Module(device, self.artifact.object_code, self._host["launches"])
 
     @cached_property
@@ -148,7 +149,7 @@ class CudaKernel(DeviceKernel):
         """Have the stream wait for other streams where arrays come from."""
         others = {a.stream for a in there if a.stream is not None} - {stream}
         for other in sorted(others - ({1} if stream == cuda_driver.LEGACY else set())):
-            mark = cuda_driver.Event(self._module.device)
+            mark = cuda_device.Event(self._module.device)
             mark.record(other)
             mark.awaited_by(stream)
 
@@ -203,6 +204,6 @@ class CudaKernel(DeviceKernel):
         for spec, array in zip(self.signature.buffers, call.arrays, strict=True):
             other = getattr(array, "stream", None)
             if spec.written and other not in (None, stream):
-                mark = cuda_driver.Event(self._module.device)
+                mark = cuda_device.Event(self._module.device)
                 mark.record(stream)
                 mark.awaited_by(other)

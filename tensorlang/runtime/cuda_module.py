@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from tensorlang.errors import DeviceError, DeviceMemoryError
 from tensorlang.runtime import cuda_driver, toolchain
-from tensorlang.runtime.cuda_driver import Device, Memory
+from tensorlang.runtime.cuda_device import Device, Memory
 
 _ALIGN: Final = 256  # bytes: what any access and copy may want
 _DYNAMIC_SHARED: Final = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES

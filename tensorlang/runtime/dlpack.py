@@ -152,13 +152,13 @@ class Exported:
 
 def _awaited(array: DeviceArray, stream: int) -> None:
     """Have the consumer's stream wait for what fills the array."""
-    from tensorlang.runtime import cuda_driver  # noqa: PLC0415 - it imports this
+    from tensorlang.runtime import cuda_device, cuda_driver  # noqa: PLC0415 - cyclic
 
     here = array.stream or cuda_driver.LEGACY
     if stream != here and (stream, here) != (1, cuda_driver.LEGACY):
-        device = cuda_driver.device(array.place.key[1])
+        device = cuda_device.device(array.place.key[1])
         with device.current():
-            mark = cuda_driver.Event(device)
+            mark = cuda_device.Event(device)
             mark.record(here)
             mark.awaited_by(stream)
 

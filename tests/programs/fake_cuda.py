@@ -28,6 +28,7 @@ from tensorlang.runtime import (
     building,
     cuda,
     cuda_arrays,
+    cuda_device,
     cuda_driver,
     cuda_graphs,
     cuda_module,
@@ -96,7 +97,7 @@ def forget():
         devices._cuda_driver,
         devices.cuda_devices,
         targets._cuda,
-        cuda_driver.device,
+        cuda_device.device,
         cuda_arrays.place_of,
     ):
         held.cache_clear()
@@ -372,7 +373,7 @@ class Tensor:
 
     def __init__(self, driver, array, stream=None, *, read_only=False, offset=0):
         size = array.nbytes + offset
-        self.memory = cuda_driver.Memory(cuda_driver.device(0), size)
+        self.memory = cuda_device.Memory(cuda_device.device(0), size)
         self.address = int(self.memory) + offset
         self.driver, self.shape, self.dtype = driver, array.shape, array.dtype
         ctypes.memmove(

@@ -1,0 +1,139 @@
+"""GPUs and what is had of them: their primary contexts, memory, marks in streams.
+
+PyCUDA opens the devices and holds their primary contexts, which PyTorch, JAX and CuPy
+use, too.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from typing import Final
+
+from tensorlang import devices
+from tensorlang.errors import DeviceError, DeviceMemoryError
+from tensorlang.runtime import cuda_driver
+
+
+class Device:
+    """A GPU with its primary context; `lock` is held while a call is enqueued.
+
+    Attributes:
+        index: Its number.
+        context: The primary context's handle.
+    """
+
+    def __init__(self, index: int) -> None:
+        self.index: Final = index
+        try:
+            held = devices.cuda_handle(index).retain_primary_context()
+        except Exception as error:
+            raise _refused(error, index) from error
+        # for good: at the end of the process PyCUDA would detach it, not release it,
+        # with a warning, and perhaps before the last array is given back
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(held))
+        self.context: Final = int(held.handle)
+        self.lock: Final = threading.RLock()
+
+    @contextmanager
+    def current(self) -> Iterator[None]:
+        """The context as this thread's current one, as whoever calls has left it."""
+        held = ctypes.c_void_p()
+        cuda_driver.call("cuCtxGetCurrent", ctypes.byref(held))
+        if held.value == self.context:
+            yield
+            return
+        cuda_driver.call("cuCtxPushCurrent_v2", self.context)
+        try:
+            yield
+        finally:
+            with suppress(DeviceError):
+                cuda_driver.call("cuCtxPopCurrent_v2", ctypes.byref(held))
+
+    def owner_of(self, address: int) -> int:
+        """The handle of the context in which an address was allocated.
+
+        It is 0 where there is none: memory from pools is of the device.
+        """
+        context = ctypes.c_void_p()
+        with self.current(), suppress(DeviceError):
+            cuda_driver.call("cuPointerGetAttribute", ctypes.byref(context), 1, address)
+        return context.value or 0
+
+
+def _refused(error: Exception, index: int) -> DeviceError:
+    """PyCUDA's error as ours."""
+    kind = DeviceMemoryError if type(error).__name__ == "MemoryError" else DeviceError
+    return kind(f"cuda:{index} cannot be opened: {error}")
+
+
+@cache
+def device(index: int) -> Device:
+    """A GPU; its primary context is retained once, for the life of the process."""
+    return Device(index)
+
+
+class Memory:
+    """Memory of a GPU, given back in the order of its stream when nobody holds it.
+
+    Attributes:
+        address: Where it begins.
+        size: Bytes.
+    """
+
+    def __init__(self, of: Device, size: int, stream: int = cuda_driver.LEGACY) -> None:
+        place = ctypes.c_uint64()
+        self._device, self._stream = of, stream
+        self.address: int = 0
+        self.size: Final = max(size, 1)
+        with of.current():
+            cuda_driver.call("cuMemAllocAsync", ctypes.byref(place), self.size, stream)
+        self.address = place.value
+
+    def __int__(self) -> int:
+        return self.address
+
+    __index__ = __int__
+
+    def __del__(self) -> None:
+        address, self.address = self.address, 0
+        if address and not sys.is_finalizing():
+            with suppress(Exception), self._device.current():
+                cuda_driver.call("cuMemFreeAsync", address, self._stream)
+
+
+class Event:
+    """A mark in a stream."""
+
+    def __init__(self, of: Device, *, timing: bool = False) -> None:
+        made = ctypes.c_void_p()
+        with of.current():
+            cuda_driver.call("cuEventCreate", ctypes.byref(made), 0 if timing else 2)
+        self._device: Final = of
+        self.handle: Final = made.value
+
+    def record(self, stream: int) -> None:
+        """Mark what the stream was given until now."""
+        cuda_driver.call("cuEventRecord", self.handle, stream)
+
+    def awaited_by(self, stream: int) -> None:
+        """Have a stream wait for the mark."""
+        cuda_driver.call("cuStreamWaitEvent", stream, self.handle, 0)
+
+    def seconds_since(self, earlier: Event) -> float:
+        """The time between two marks, once this one is reached."""
+        found = ctypes.c_float()
+        cuda_driver.call("cuEventSynchronize", self.handle)
+        cuda_driver.call(
+            "cuEventElapsedTime", ctypes.byref(found), earlier.handle, self.handle
+        )
+        return found.value * 1e-3
+
+    def __del__(self) -> None:
+        if not sys.is_finalizing():
+            with suppress(Exception), self._device.current():
+                cuda_driver.call("cuEventDestroy_v2", self.handle)
