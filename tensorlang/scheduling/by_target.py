@@ -7,6 +7,7 @@ import dataclasses
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.nodes import (
+    AtomicUpdate,
     Axis,
     Block,
     Buffer,
@@ -17,6 +18,7 @@ from tensorlang.ir.nodes import (
     Let,
     Load,
     Node,
+    Reduce,
     Seq,
     Stmt,
     Store,
@@ -25,6 +27,7 @@ from tensorlang.ir.nodes import (
     seq,
 )
 from tensorlang.ir.visit import free_vars, fresh, names, reads, walk, writes
+from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.tree import block_of, find_block, replace
 
@@ -74,6 +77,8 @@ def by_target(
     path = find_block(func, block)
     old = block_of(path)
     store = _grouped(old, of)
+    one_update(old, of)
+    own_place_only(old, store)
     place = _place(old, store)
     taken = names(func)
     loop, var = Var(fresh("group", taken), i64), Var(fresh("vgroup", taken), i64)
@@ -97,25 +102,56 @@ def _top(path: tuple[Node, ...]) -> tuple[Node, ...]:
 
 def _grouped(block: Block, of: str | None) -> Store:
     """The store whose places are grouped."""
-    stores = [n for n in walk(block.body) if isinstance(n, Store)]
-    found = [s for s in stores if of is None or s.buffer.name == of]
+    found = _stores(block, of)
     ordered = any(axis.kind == "ordered" for axis in block.axes)
-    if len(found) != 1 or not ordered or block.init is not None:
+    if not found or not ordered or block.init is not None:
         raise ScheduleError(
-            f"by_target: block {block.name!r} has {len(found)} stores to group; it "
-            "takes one, in the order of an axis"
+            f"by_target: block {block.name!r} has no store{f' to {of}' if of else ''} "
+            "in the order of an axis"
         )
     return found[0]
+
+
+def _stores(block: Block, of: str | None) -> list[Store]:
+    stores = (n for n in walk(block.body) if isinstance(n, Store))
+    return [s for s in stores if of is None or s.buffer.name == of]
+
+
+@legality("groups are of the places of one update")
+def one_update(block: Block, of: str | None) -> str | None:
+    """Of several stores one is chosen, and nothing is folded beside it."""
+    found = _stores(block, of)
+    if len(found) != 1:
+        return (
+            f"by_target: block {block.name!r} has {len(found)} stores to group; name "
+            "the buffer that one of them alone goes to"
+        )
+    if any(isinstance(n, Reduce | AtomicUpdate) for n in walk(block.body)):
+        return f"by_target: block {block.name!r} also folds, which groups would reorder"
+    return None
+
+
+@legality("a grouped update reads no place but its own")
+def own_place_only(block: Block, store: Store) -> str | None:
+    """What the block writes, it reads at the place that it stores at, or nowhere."""
+    loads = [n for n in walk(block.body) if isinstance(n, Load)]
+    others = writes(block) - {store.buffer}
+    for load in loads:
+        elsewhere = load.buffer == store.buffer and load.indices != store.indices
+        if elsewhere or load.buffer in others:
+            return (
+                f"by_target: block {block.name!r} does not update "
+                f"{store.buffer.name!r} at one place from data: it reads {load!r}, "
+                "which another group may write"
+            )
+    return None
 
 
 def _place(block: Block, store: Store) -> Expr:
     """The index from data at which a block updates memory."""
     data = _from_data(block)
     found = [i for i in store.indices if _has_load(i) or free_vars(i) & data]
-    loads = [n for n in walk(block.body) if isinstance(n, Load)]
-    same = all(n.indices == store.indices for n in loads if n.buffer == store.buffer)
-    others = writes(block) - {store.buffer}
-    if len(found) != 1 or not same or others & {n.buffer for n in loads}:
+    if len(found) != 1:
         raise ScheduleError(
             f"by_target: block {block.name!r} does not update {store.buffer.name!r} at "
             "one place from data"
@@ -140,11 +176,16 @@ def _has_load(expr: Expr) -> bool:
 
 def _only_where(stmt: Stmt, cond: Expr, buffer: Buffer) -> Stmt:
     """The statement, going to what is updated only where a condition holds."""
-    if isinstance(stmt, Seq):
-        count = next(n for n, s in enumerate(stmt.stmts) if _goes_to(s, buffer))
-        first, rest = stmt.stmts[:count], stmt.stmts[count:]
-        return seq(*first, _if(cond, seq(*rest)))
-    return _if(cond, stmt)
+    stmts = stmt.stmts if isinstance(stmt, Seq) else (stmt,)
+    count = next(n for n, s in enumerate(stmts) if _goes_to(s, buffer))
+    first, rest = stmts[:count], seq(*stmts[count:])
+    late = free_vars(cond) & {n.var for n in walk(rest) if isinstance(n, Let)}
+    if late:
+        raise ScheduleError(
+            f"by_target: the place is named by {min(v.name for v in late)!r}, after the first "
+            "use of memory that the block writes; name it before"
+        )
+    return seq(*first, _if(cond, rest))
 
 
 def _if(cond: Expr, stmt: Stmt) -> Stmt:

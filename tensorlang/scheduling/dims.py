@@ -21,7 +21,7 @@ from tensorlang.ir.nodes import (
     Store,
 )
 from tensorlang.ir.simplify import simplify
-from tensorlang.ir.visit import rebuild
+from tensorlang.ir.visit import rebuild, walk
 from tensorlang.scheduling.fuse_axes import (
     Ranges,
     below,
@@ -29,6 +29,7 @@ from tensorlang.scheduling.fuse_axes import (
     need_constants,
     product,
 )
+from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.tree import Path, alloc_of, find_alloc, function_of
 
@@ -57,7 +58,8 @@ def fuse_dims(func: Function, buffer: str, dims: Sequence[int]) -> Function:
     """
     path = find_alloc(func, buffer)
     old = alloc_of(path).buffer
-    if old.layout is not None or len(dims) <= 1 or not {*dims} <= {*range(old.ndim)}:
+    known = len({*dims} & {*range(old.ndim)}) == len(dims)  # and each of them once
+    if old.layout is not None or len(dims) <= 1 or not known:
         raise ScheduleError(
             f"fuse_dims: {buffer!r} of shape {old.shape!r} has no dimensions {dims} to "
             "fuse, or a layout already"
@@ -96,10 +98,11 @@ def permute_dims(func: Function, buffer: str, order: Sequence[int]) -> Function:
     """
     path = find_alloc(func, buffer)
     old = alloc_of(path).buffer
-    if old.layout is not None or sorted(order) != list(range(old.ndim)):
+    every_dimension_once(old, order)
+    if old.layout is not None or not {*order} <= {*range(old.ndim)}:
         raise ScheduleError(
-            f"permute_dims: {list(order)} is no order of the dimensions of {buffer!r}, "
-            f"of shape {old.shape!r}, or it has a layout already"
+            f"permute_dims: {buffer!r} of shape {old.shape!r} has a layout already, or "
+            f"no dimensions {list(order)}"
         )
     new = dataclasses.replace(old, shape=tuple(old.shape[dim] for dim in order))
 
@@ -108,6 +111,26 @@ def permute_dims(func: Function, buffer: str, order: Sequence[int]) -> Function:
         return tuple(indices[dim] for dim in order)
 
     return _moved(path, old, new, at)
+
+
+@legality("dimensions in a new order are all of them, each once")
+def every_dimension_once(buffer: Buffer, order: Sequence[int]) -> str | None:
+    """No two elements come to lie at one place."""
+    if sorted(order) != list(range(buffer.ndim)):
+        return (
+            f"permute_dims: {list(order)} is no order of the dimensions of "
+            f"{buffer.name!r}, of shape {buffer.shape!r}"
+        )
+    return None
+
+
+@legality("a component of a state is indexed as the others are")
+def alone(func: Function, buffer: Buffer) -> str | None:
+    """No reduction folds it together with another one."""
+    for node in walk(func.body):
+        if isinstance(node, Reduce) and buffer in node.buffers and node.buffers[1:]:
+            return f"{buffer.name!r} is one of several states, which are indexed alike"
+    return None
 
 
 def _fused(
@@ -137,13 +160,13 @@ def _moved(
             indices = at(made.indices, ranges)
             return dataclasses.replace(made, buffer=new, indices=indices)
         if isinstance(made, Reduce) and old in made.buffers:
-            if len(made.buffers) > 1:
-                raise ScheduleError(f"fuse_dims: {old.name!r} is one of several states")
             indices = at(made.indices, ranges)
-            return dataclasses.replace(made, buffers=(new,), indices=indices)
+            buffers = tuple(new if b == old else b for b in made.buffers)
+            return dataclasses.replace(made, buffers=buffers, indices=indices)
         return made
 
     func = function_of(path)
+    alone(func, old)
     return dataclasses.replace(func, body=visit(func.body, {}))
 
 

@@ -27,6 +27,7 @@ from tensorlang.ir.nodes import (
 )
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.visit import fresh, names, rebuild, substitute
+from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.linear import linear
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.tree import (
@@ -106,17 +107,25 @@ def _chosen(block: Block, axes: Sequence[str]) -> list[Axis]:
             f"fuse_axes: block {block.name!r} has the axes {', '.join(known)}; name "
             f"several of them, not {', '.join(axes) or 'none'}"
         )
-    if len({axis.kind for axis in chosen}) > 1 or chosen[0].kind not in _KINDS:
-        raise ScheduleError(
-            f"fuse_axes: {', '.join(axes)} of block {block.name!r} are neither all "
-            "spatial nor all of a reduction"
-        )
+    of_one_kind(block, chosen)
     if block.where is not None:
         raise ScheduleError(
             f"fuse_axes: block {block.name!r} runs only where {block.where!r}; fuse "
             "axes before loops are split"
         )
     return chosen
+
+
+@legality("fused axes are all spatial, or all of a reduction")
+def of_one_kind(block: Block, axes: Sequence[Axis]) -> str | None:
+    """An axis is one thing or the other, and no order is asked of it."""
+    if len({axis.kind for axis in axes}) > 1 or axes[0].kind not in _KINDS:
+        names = ", ".join(axis.var.name for axis in axes)
+        return (
+            f"fuse_axes: {names} of block {block.name!r} are neither all spatial nor "
+            "all of a reduction"
+        )
+    return None
 
 
 def _with_axis(block: Block, whole: Axis, digits: Mapping[Var, Expr]) -> Block:

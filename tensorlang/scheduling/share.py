@@ -20,6 +20,7 @@ from tensorlang.ir.nodes import (
     seq,
 )
 from tensorlang.ir.visit import binders, reads, rebuild, replace_buffers, writes
+from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.tree import alloc_of, find_alloc, replace
 
@@ -57,41 +58,65 @@ def share(func: Function, buffer: str, other: str) -> Function:
         raise ScheduleError(
             f"share: {buffer!r} and {other!r} are not allocated in one sequence"
         )
-    a, b = _maker(around, kept), _maker(around, gone)
-    stmts = list(around.stmts)
-    if stmts.index(a) > stmts.index(b):
-        raise ScheduleError(f"share: {buffer!r} is filled after {other!r}")
-    _need_constant(func, a, b)
-    like = dataclasses.replace(gone, name=kept.name)
-    if like != kept or not _alike(a, replace_buffers(b, {gone: kept})):
+    if dataclasses.replace(gone, name=kept.name) != kept:
         raise ScheduleError(f"share: {buffer!r} and {other!r} do not hold the same")
-    left = (s for s in stmts if s is not b and s != Alloc(gone))
+    a, b = _maker(around, kept), _maker(around, gone)
+    filled_by_one(around, kept)
+    filled_by_one(around, gone)
+    filled_earlier(around, (a, kept), (b, gone))
+    constant_source(func, a, b)
+    filled_alike((a, kept), (b, gone))
+    left = (s for s in around.stmts if s is not b and s != Alloc(gone))
     made = seq(*(replace_buffers(stmt, {gone: kept}) for stmt in left))
     return replace(first[:-1], made)
 
 
 def _maker(around: Seq, buffer: Buffer) -> Stmt:
-    """The one nest that fills a temporary."""
+    """The nest that fills a temporary."""
+    for stmt in around.stmts:
+        if buffer in writes(stmt):
+            return stmt
+    raise ScheduleError(f"share: {buffer.name!r} is not filled by a nest of its own")
+
+
+@legality("a nest of its own fills what is shared")
+def filled_by_one(around: Seq, buffer: Buffer) -> str | None:
+    """Nothing else writes it, and the nest writes nothing else."""
     found = [stmt for stmt in around.stmts if buffer in writes(stmt)]
     if len(found) != 1 or buffer in reads(found[0]) or writes(found[0]) != {buffer}:
-        raise ScheduleError(
-            f"share: {buffer.name!r} is not filled by a nest of its own"
-        )
-    return found[0]
+        return f"share: {buffer.name!r} is not filled by a nest of its own"
+    return None
 
 
-def _need_constant(func: Function, *nests: Stmt) -> None:
-    """Refuse what reads memory that may change between the nests."""
+@legality("what is shared is filled before all of its readers")
+def filled_earlier(
+    around: Seq, a: tuple[Stmt, Buffer], b: tuple[Stmt, Buffer]
+) -> str | None:
+    """The copy that stays is made before the one that goes."""
+    first = next(stmt for stmt in around.stmts if stmt is a[0] or stmt is b[0])
+    if first is not a[0]:
+        return f"share: {a[1].name!r} is filled after {b[1].name!r}"
+    return None
+
+
+@legality("what is shared was copied from memory that stays the same")
+def constant_source(func: Function, *nests: Stmt) -> str | None:
+    """The function does not write what the copies are made of."""
     for source in frozenset().union(*(reads(nest) for nest in nests)):
         if source in writes(func.body):
-            raise ScheduleError(
+            return (
                 f"share: {source.name!r} is written, and may differ between its copies"
             )
+    return None
 
 
-def _alike(a: Stmt, b: Stmt) -> bool:
-    """Whether two nests differ in their own names only."""
-    return _unnamed(a) == _unnamed(b)
+@legality("copies that are shared hold the same")
+def filled_alike(a: tuple[Stmt, Buffer], b: tuple[Stmt, Buffer]) -> str | None:
+    """The two nests differ in their own names only."""
+    (nest, kept), (other, gone) = a, b
+    if _unnamed(nest) != _unnamed(replace_buffers(other, {gone: kept})):
+        return f"share: {kept.name!r} and {gone.name!r} do not hold the same"
+    return None
 
 
 def _unnamed(nest: Stmt) -> Stmt:

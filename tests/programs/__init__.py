@@ -13,6 +13,7 @@ leaves out what needs a schedule to be right: concurrent loops, `while`, barrier
 
 from tensorlang_test_programs.broken_loops import BROKEN_LOOPS
 from tensorlang_test_programs.broken_moves import BROKEN_MOVES
+from tensorlang_test_programs.broken_shapes import BROKEN_AGAIN, BROKEN_SHAPES
 from tensorlang_test_programs.broken_tiles import BROKEN_TILES
 from tensorlang_test_programs.broken_warps import BROKEN_WARPS
 from tensorlang_test_programs.expressions import (
@@ -30,10 +31,17 @@ from tensorlang_test_programs.nests import Case, nests
 from tensorlang_test_programs.trials import Tally, arrays, outcomes, sound, trial
 
 # rule of LEGALITY -> what goes wrong without it
-BROKEN = {**BROKEN_LOOPS, **BROKEN_TILES, **BROKEN_MOVES, **BROKEN_WARPS}
+BROKEN = {
+    **BROKEN_LOOPS,
+    **BROKEN_TILES,
+    **BROKEN_MOVES,
+    **BROKEN_WARPS,
+    **BROKEN_SHAPES,
+}
 
 __all__ = [
     "BROKEN",
+    "BROKEN_AGAIN",
     "FLOATS",
     "INTEGERS",
     "MOVES",

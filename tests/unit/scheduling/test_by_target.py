@@ -60,6 +60,26 @@ def test_what_has_no_places_from_data_stays():
         Schedule(parse(ADD)).by_target("add", 0)
 
 
+def test_what_is_folded_beside_the_update_is_not_counted_group_by_group():
+    folded = "reduce(sum, total[0, vc], f32(1.0))\n                row: i64"
+    s = Schedule(parse(ADD.replace("row: i64", folded)))
+    with pytest.raises(ScheduleError, match="also folds"):
+        s.by_target("add", 2)
+
+
+def test_a_place_is_known_before_memory_is_used():
+    text = """
+def add(ids: i64[8], x: f32[8], seen: InOut[f32[8]], total: InOut[f32[4]]):
+    for p in range(8):
+        with block("add", vp=ordered(8, p)):
+            seen[vp] = 1.0
+            row: i64 = ids[vp]
+            total[row] = total[row] + x[vp]
+"""
+    with pytest.raises(ScheduleError, match="'row', after the first use of memory"):
+        Schedule(parse(text)).by_target("add", 2, of="total")
+
+
 def test_places_of_other_stores_are_declared_to_differ():
     text = """
 def move(bins: i64[n], x: f32[n], starts: i64[4], y: Out[f32[n]], *, n: i64):

@@ -92,6 +92,8 @@ def test_what_cannot_be_fused():
         s.fuse_axes("t", ["vi", "vb"])
     with pytest.raises(ScheduleError, match="has no dimensions"):
         s.fuse_dims("t", [0, 3])
+    with pytest.raises(ScheduleError, match="has no dimensions"):
+        s.fuse_dims("t", [1, 1])
     with pytest.raises(ScheduleError, match="n varies"):
         s.fuse_dims("t", [1, 0])
     s.split("i", [None, 4])

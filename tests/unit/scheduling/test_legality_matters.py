@@ -22,7 +22,24 @@ def test_without_the_rule_a_step_goes_wrong(
     same_meaning: Callable[..., None],
     wrong: Callable[..., None],
 ) -> None:
-    broken: Any = programs.BROKEN[rule]
+    _goes_wrong(rule, programs.BROKEN[rule], same_meaning, wrong)
+
+
+def test_other_primitives_ask_for_the_same_rules(
+    programs: ModuleType,
+    same_meaning: Callable[..., None],
+    wrong: Callable[..., None],
+) -> None:
+    for rule, broken in programs.BROKEN_AGAIN:
+        _goes_wrong(rule, broken, same_meaning, wrong)
+
+
+def _goes_wrong(
+    rule: str,
+    broken: Any,
+    same_meaning: Callable[..., None],
+    wrong: Callable[..., None],
+) -> None:
     func = parse(broken.text)
     verify(func)
     same_meaning(func, func, **broken.sizes)
