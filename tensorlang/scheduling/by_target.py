@@ -181,9 +181,10 @@ def _only_where(stmt: Stmt, cond: Expr, buffer: Buffer) -> Stmt:
     first, rest = stmts[:count], seq(*stmts[count:])
     late = free_vars(cond) & {n.var for n in walk(rest) if isinstance(n, Let)}
     if late:
+        name = min(var.name for var in late)
         raise ScheduleError(
-            f"by_target: the place is named by {min(v.name for v in late)!r}, after the first "
-            "use of memory that the block writes; name it before"
+            f"by_target: the place is named by {name!r}, after the first use of memory "
+            "that the block writes; name it before"
         )
     return seq(*first, _if(cond, rest))
 
