@@ -1,13 +1,11 @@
 """Arrays on GPUs, of PyTorch, JAX, CuPy, PyCUDA, and whoever speaks their protocols.
 
-They come in by `__cuda_array_interface__` or DLPack, and results go out in the kind of
-the first argument, all without a copy.
+They come in by `__cuda_array_interface__` or DLPack, without a copy; `cuda_results` has
+the way out.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from typing import Any, Final
@@ -16,7 +14,7 @@ import numpy as np
 
 from tensorlang.errors import ArgumentError, DTypeError
 from tensorlang.ir.dtypes import bf16
-from tensorlang.runtime import cuda_device, cuda_driver, dlpack
+from tensorlang.runtime import cuda_device, cuda_driver, cuda_results, dlpack
 from tensorlang.runtime.arrays import Array
 from tensorlang.runtime.device_arrays import DeviceArray, Place, Shape, row_major
 
@@ -38,7 +36,28 @@ class CudaPlace(Place):
 
     def empty(self, shape: Shape, dtype: np.dtype[Any], kind: str) -> DeviceArray:
         """Unwritten memory for an array that is handed over to a library."""
-        return _EMPTY.get(kind, _own)(self, shape, dtype)
+        return cuda_results.empty(self, shape, dtype, kind)
+
+    def at(
+        self,
+        address: int,
+        shape: Shape,
+        dtype: np.dtype[Any],
+        *,
+        strides: tuple[int, ...] | None = None,
+        **known: Any,
+    ) -> DeviceArray:
+        """An array at an address; without strides its elements lie in a row."""
+        return DeviceArray(
+            self,
+            address,
+            shape,
+            dtype,
+            row_major(shape, dtype) if strides is None else strides,
+            offset=address,
+            allocation=self.key,
+            **known,
+        )
 
     def part(self, array: DeviceArray, first: int, count: int) -> DeviceArray:
         """Some elements of an array of one dimension, where they lie."""
@@ -47,7 +66,8 @@ class CudaPlace(Place):
 
     def copy(self, array: DeviceArray) -> DeviceArray:
         """The elements in memory of their own, in the order of the array's stream."""
-        made = replace(_own(self, array.shape, array.dtype), stream=array.stream)
+        own = cuda_results.own(self, array.shape, array.dtype)
+        made = replace(own, stream=array.stream)
         stream = array.stream or cuda_driver.LEGACY
         with self.device.current():
             cuda_driver.call(
@@ -72,7 +92,7 @@ class CudaPlace(Place):
 
     def hand_over(self, array: DeviceArray) -> Any:
         """A fresh array in its library's kind."""
-        return _HAND_OVER.get(array.kind, _owner)(array)
+        return cuda_results.handed_over(array)
 
 
 @cache
@@ -82,28 +102,10 @@ def place_of(index: int) -> CudaPlace:
 
 
 def array_at(
-    index: int,
-    address: int,
-    shape: Shape,
-    dtype: np.dtype[Any],
-    *,
-    strides: tuple[int, ...] | None = None,
-    **known: Any,
+    index: int, address: int, shape: Shape, dtype: np.dtype[Any], **known: Any
 ) -> DeviceArray:
-    """An array at an address of a GPU; without strides its elements lie in a row."""
-    return DeviceArray(
-        place_of(index),
-        address,
-        shape,
-        dtype,
-        row_major(shape, dtype) if strides is None else strides,
-        offset=address,
-        allocation=("cuda", index),
-        **known,
-    )
-
-
-# ------------------------------------------------------------------- coming in
+    """An array at an address of a GPU; see `CudaPlace.at`."""
+    return place_of(index).at(address, shape, dtype, **known)
 
 
 def from_torch(tensor: Any, name: str) -> DeviceArray:
@@ -126,14 +128,8 @@ def from_torch(tensor: Any, name: str) -> DeviceArray:
         strides=tuple(stride * dtype.itemsize for stride in tensor.stride()),
         kind="torch",
         owner=tensor,
-        stream=current_stream(tensor),
+        stream=cuda_results.current_stream(tensor),
     )
-
-
-def current_stream(tensor: Any) -> int:
-    """PyTorch's current stream on the GPU of a tensor."""
-    found: int = sys.modules["torch"].cuda.current_stream(tensor.device).cuda_stream
-    return found
 
 
 def _numpy_type(name: str, array: str) -> np.dtype[Any]:
@@ -216,63 +212,3 @@ def from_dlpack(value: Any, name: str) -> DeviceArray:
         owner=(value, found),
         stream=cuda_driver.LEGACY,
     )
-
-
-# ------------------------------------------------------------------- going out
-
-
-def _own(place: CudaPlace, shape: Shape, dtype: np.dtype[Any]) -> DeviceArray:
-    """Memory of our own, for libraries that take it over by a protocol."""
-    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    memory = cuda_device.Memory(place.device, size)
-    return array_at(place.index, memory.address, shape, dtype, owner=memory)
-
-
-def _of_jax(place: CudaPlace, shape: Shape, dtype: np.dtype[Any]) -> DeviceArray:
-    return replace(_own(place, shape, dtype), kind="jax")
-
-
-def _of_pycuda(place: CudaPlace, shape: Shape, dtype: np.dtype[Any]) -> DeviceArray:
-    return replace(_own(place, shape, dtype), kind="pycuda")
-
-
-def _of_torch(place: CudaPlace, shape: Shape, dtype: np.dtype[Any]) -> DeviceArray:
-    torch = sys.modules["torch"]
-    kind = getattr(torch, "bfloat16" if dtype == bf16.numpy else dtype.name)
-    made = torch.empty(shape, dtype=kind, device=f"cuda:{place.index}")
-    return from_torch(made, "a result")
-
-
-def _of_cupy(place: CudaPlace, shape: Shape, dtype: np.dtype[Any]) -> DeviceArray:
-    cupy = sys.modules["cupy"]
-    with cupy.cuda.Device(place.index):
-        return from_interface(cupy.empty(shape, dtype), "a result")
-
-
-def _owner(array: DeviceArray) -> Any:
-    """The array that its library made, or one that speaks both protocols."""
-    if isinstance(array.owner, cuda_device.Memory):
-        return dlpack.Exported(array)
-    return array.owner
-
-
-def _to_jax(array: DeviceArray) -> Any:
-    return sys.modules["jax"].dlpack.from_dlpack(dlpack.Exported(array))
-
-
-def _to_pycuda(array: DeviceArray) -> Any:
-    kind = sys.modules["pycuda.gpuarray"].GPUArray
-    with cuda_device.device(array.place.key[1]).current():  # it asks for the device
-        return kind(array.shape, array.dtype, base=array.owner, gpudata=array.memory)
-
-
-_EMPTY: Final[dict[str, Callable[[CudaPlace, Shape, np.dtype[Any]], DeviceArray]]] = {
-    "torch": _of_torch,
-    "jax": _of_jax,
-    "cupy": _of_cupy,
-    "pycuda": _of_pycuda,
-}
-_HAND_OVER: Final[dict[str, Callable[[DeviceArray], Any]]] = {
-    "jax": _to_jax,
-    "pycuda": _to_pycuda,
-}

@@ -19,9 +19,9 @@ from tensorlang.runtime import (
     launcher_text,
     toolchain,
 )
-from tensorlang.runtime.cuda_arrays import current_stream
 from tensorlang.runtime.cuda_graphs import Graphs
 from tensorlang.runtime.cuda_module import Module, workspace
+from tensorlang.runtime.cuda_results import current_stream
 from tensorlang.runtime.cuda_sets import sets_of, takes_sets
 from tensorlang.runtime.device_arrays import DeviceArray, seen
 from tensorlang.runtime.device_kernel import DeviceKernel

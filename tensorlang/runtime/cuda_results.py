@@ -1,0 +1,108 @@
+"""Results on GPUs: made by the library of the first argument, and handed over to it.
+
+Where a library cannot be asked for memory, it takes ours over by a protocol.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from tensorlang.ir.dtypes import bf16
+from tensorlang.runtime import cuda_device, dlpack
+from tensorlang.runtime.device_arrays import DeviceArray, Shape
+
+if TYPE_CHECKING:
+    from tensorlang.runtime.cuda_arrays import CudaPlace
+
+
+def empty(
+    place: CudaPlace, shape: Shape, dtype: np.dtype[Any], kind: str
+) -> DeviceArray:
+    """Unwritten memory for an array of a library.
+
+    Raises:
+        DeviceMemoryError: there is no memory for it.
+    """
+    return _EMPTY.get(kind, own)(place, shape, dtype)
+
+
+def handed_over(array: DeviceArray) -> Any:
+    """A fresh array in its library's kind."""
+    return _HAND_OVER.get(array.kind, _owner)(array)
+
+
+def current_stream(tensor: Any) -> int:
+    """PyTorch's current stream on the GPU of a tensor."""
+    found: int = sys.modules["torch"].cuda.current_stream(tensor.device).cuda_stream
+    return found
+
+
+def own(place: CudaPlace, shape: Shape, dtype: np.dtype[Any]) -> DeviceArray:
+    """Memory of our own, for libraries that take it over by a protocol.
+
+    Raises:
+        DeviceMemoryError: there is no memory for it.
+    """
+    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    memory = cuda_device.Memory(place.device, size)
+    return place.at(memory.address, shape, dtype, owner=memory)
+
+
+def _of_jax(place: CudaPlace, shape: Shape, dtype: np.dtype[Any]) -> DeviceArray:
+    return replace(own(place, shape, dtype), kind="jax")
+
+
+def _of_pycuda(place: CudaPlace, shape: Shape, dtype: np.dtype[Any]) -> DeviceArray:
+    return replace(own(place, shape, dtype), kind="pycuda")
+
+
+def _of_torch(place: CudaPlace, shape: Shape, dtype: np.dtype[Any]) -> DeviceArray:
+    torch = sys.modules["torch"]
+    kind = getattr(torch, "bfloat16" if dtype == bf16.numpy else dtype.name)
+    made = torch.empty(shape, dtype=kind, device=f"cuda:{place.index}")
+    stream = current_stream(made)
+    known = {"kind": "torch", "owner": made, "stream": stream}
+    return place.at(made.data_ptr(), shape, dtype, **known)
+
+
+def _of_cupy(place: CudaPlace, shape: Shape, dtype: np.dtype[Any]) -> DeviceArray:
+    cupy = sys.modules["cupy"]
+    with cupy.cuda.Device(place.index):
+        made = cupy.empty(shape, dtype)
+    told = made.__cuda_array_interface__
+    known = {"kind": "cupy", "owner": made, "stream": told.get("stream")}
+    return place.at(told["data"][0] or 0, shape, dtype, **known)
+
+
+def _owner(array: DeviceArray) -> Any:
+    """The array that its library made, or one that speaks both protocols."""
+    if isinstance(array.owner, cuda_device.Memory):
+        return dlpack.Exported(array)
+    return array.owner
+
+
+def _to_jax(array: DeviceArray) -> Any:
+    return sys.modules["jax"].dlpack.from_dlpack(dlpack.Exported(array))
+
+
+def _to_pycuda(array: DeviceArray) -> Any:
+    kind = sys.modules["pycuda.gpuarray"].GPUArray
+    with cuda_device.device(array.place.key[1]).current():  # it asks for the device
+        return kind(array.shape, array.dtype, base=array.owner, gpudata=array.memory)
+
+
+_EMPTY: Final[dict[str, Callable[[CudaPlace, Shape, np.dtype[Any]], DeviceArray]]] = {
+    "torch": _of_torch,
+    "jax": _of_jax,
+    "cupy": _of_cupy,
+    "pycuda": _of_pycuda,
+}
+_HAND_OVER: Final[dict[str, Callable[[DeviceArray], Any]]] = {
+    "jax": _to_jax,
+    "pycuda": _to_pycuda,
+}
