@@ -15,7 +15,7 @@ import numpy as np
 
 from tensorlang.errors import GraphError
 from tensorlang.graph.binding_forms import FORMS, storage
-from tensorlang.graph.leaves import ConstantKey, ConstantTensor
+from tensorlang.graph.leaves import ConstantKey, ConstantTensor, Weight
 from tensorlang.graph.loops import Storage
 from tensorlang.graph.memory import Lifetime, placed
 from tensorlang.graph.passes import WrittenOut
@@ -149,9 +149,12 @@ class Binder:
             return value.data
         if isinstance(value, ConstantKey):
             return np.asarray(value.data.words)
+        wanted = "add it to them"
+        if isinstance(value, Weight):
+            wanted = "run it in a Context of a Network, which has the weights"
         raise GraphError(
             f"{self.graph.name} needs {value.name or value.spec}, which is none of its "
-            "inputs; run it in a Context of a Network, which has the weights"
+            f"inputs; {wanted}"
         )
 
     # --------------------------------------------------------------- memory

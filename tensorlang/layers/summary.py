@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -48,14 +48,28 @@ def noted(layer: Any) -> Iterator[Row | None]:
 
 
 def rows_of(layer: Any, specs: Sequence[Spec]) -> list[Row]:
-    """The applications of layers, in order, for inputs of these specs."""
+    """The applications of layers, in order, for inputs of these specs.
+
+    What is no layer, such as a program from a file, has a row for each layer that its
+    weights are named after.
+    """
     rows: list[Row] = []
     token = _ROWS.set(rows)
     try:
-        trace(layer, specs, name="summary")
+        written = trace(layer, specs, name="summary")
     finally:
         _ROWS.reset(token)
-    return rows
+    named = {weight for row in rows for weight in row.weights}
+    return rows + _from_names(w for w in written.weights if w not in named)
+
+
+def _from_names(weights: Iterable[Weight]) -> list[Row]:
+    """A row for each layer that weights are named after."""
+    rows: dict[str, Row] = {}
+    for weight in weights:
+        place = weight.path.rpartition(".")[0] or weight.path
+        rows.setdefault(place, Row(place, "")).weights.append(weight)
+    return list(rows.values())
 
 
 def summary(layer: Any, specs: Sequence[TensorSpec]) -> str:

@@ -182,3 +182,10 @@ def test_arguments_that_do_not_fit() -> None:
     a, b = graph.input(VECTOR, "a"), graph.input(VECTOR, "b")
     with pytest.raises(ShapeError, match=r"is f32.n., not of shape .3,., where n = 2"):
         graph.Graph([a, b], nn.concatenate([a, b]))(floats(2), floats(3))
+
+
+def test_a_forgotten_input_is_named() -> None:
+    x, y = graph.input((2,), "x"), graph.input((2,), "y")
+    forgetful = graph.Graph([x], x + y)
+    with pytest.raises(GraphError, match=r"needs y, .* none of its inputs; add it to"):
+        forgetful(np.ones(2, np.float32))

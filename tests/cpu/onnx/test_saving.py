@@ -276,3 +276,13 @@ def test_states_of_bfloat16_come_back(tmp_path) -> None:
     states = again.get_states()
     for name, array in model.get_states().items():
         np.testing.assert_array_equal(array, states[name])
+
+
+def test_a_summary_of_a_file_counts_its_weights(tmp_path) -> None:
+    model = lenet()
+    model.save(tmp_path / "net.onnx")
+    again = Model.load(tmp_path / "net.onnx").summary()
+    total = f"{sum(array.size for array in model.get_params().values()):,}"
+    assert total in again
+    assert total in model.summary()
+    assert all(path.rpartition(".")[0] in again for path in model.get_params())
