@@ -200,10 +200,17 @@ def _built(wheels: Path | None, work: Path) -> Path:
     return max(work.glob("pycuda-*.whl"))
 
 
+def _driver(places: list[Path]) -> str:
+    """How linkers name the driver's library; by its file where they have no link."""
+    linked = any((place / "libcuda.so").exists() for place in places)
+    return "cuda" if linked else ":libcuda.so.1"
+
+
 def _siteconf(root: Path) -> str:
     """PyCUDA's settings: the driver's library alone, neither OpenGL nor CURAND."""
     places = [root / "lib64", root / "lib", root / "lib64/stubs", root / "lib/stubs"]
     places += [Path("/usr/local/nvidia/lib64"), Path("/usr/lib/x86_64-linux-gnu")]
+    places = [place for place in places if place.is_dir()]
     settings = {
         "BOOST_INC_DIR": [],
         "BOOST_LIB_DIR": [],
@@ -215,8 +222,8 @@ def _siteconf(root: Path) -> str:
         "CUDA_ROOT": str(root),
         "CUDA_ENABLE_GL": False,
         "CUDA_ENABLE_CURAND": False,
-        "CUDADRV_LIB_DIR": [str(place) for place in places if place.is_dir()],
-        "CUDADRV_LIBNAME": ["cuda"],
+        "CUDADRV_LIB_DIR": list(map(str, places)),
+        "CUDADRV_LIBNAME": [_driver(places)],
         "CUDART_LIB_DIR": [],
         "CUDART_LIBNAME": [],
         "CURAND_LIB_DIR": [],

@@ -216,3 +216,11 @@ def test_what_jax_was_asked_for_is_waited_for():
     stage.wait()
     stage.wait()
     assert len(asked) == 1
+
+
+def test_the_driver_is_linked_where_it_has_no_link_for_linkers(tmp_path):
+    driver = module("environment")._driver
+    (tmp_path / "libcuda.so.1").touch()
+    assert driver([tmp_path]) == ":libcuda.so.1"
+    (tmp_path / "libcuda.so").symlink_to("libcuda.so.1")
+    assert driver([tmp_path]) == "cuda"
