@@ -77,7 +77,7 @@ def operator_of(
 
 
 def _target_of(id: str, given: tuple[Any, ...]) -> str | None:
-    from tensorlang.runtime.device_arrays import target_of  # noqa: PLC0415 - runtime
+    from tensorlang.runtime.given_arrays import target_of  # noqa: PLC0415 - runtime
 
     return target_of(id, (array for array in given if hasattr(array, "dtype")))
 
@@ -198,7 +198,7 @@ def _prepared(
     """The kernel, and shape and dtype of each result."""
     from tensorlang.ir.dtypes import as_dtype  # noqa: PLC0415 - only to build
     from tensorlang.ops.examples import shapes  # noqa: PLC0415 - only to build
-    from tensorlang.runtime.device_arrays import seen  # noqa: PLC0415 - only to build
+    from tensorlang.runtime.given_arrays import seen  # noqa: PLC0415 - only to build
 
     arrays = [seen(array, f"{op.id}: argument {at}") for at, array in enumerate(given)]
     workload = Workload(

@@ -215,7 +215,7 @@ def update(
         given = [array if array is None else (array,) for array in arrays]
     lead = given[0]
     if target is None and lead and type(lead[0]) is not np.ndarray:
-        from tensorlang.runtime.device_arrays import target_of  # noqa: PLC0415 - runtime
+        from tensorlang.runtime.given_arrays import target_of  # noqa: PLC0415 - runtime
 
         target = target_of(op.id, (array for of in given for array in of or ()))
     key = (target, *attributes.values(), *map(_kind, given))

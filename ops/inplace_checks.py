@@ -89,7 +89,7 @@ def views(
         ArgumentError: one is no array, or is never written in its library.
     """
     from tensorlang.runtime.arrays import immutable  # noqa: PLC0415 - runtime
-    from tensorlang.runtime.device_arrays import seen  # noqa: PLC0415 - runtime
+    from tensorlang.runtime.given_arrays import seen  # noqa: PLC0415 - runtime
 
     def checked_one(name: str, array: Any) -> Any:
         reason = "" if name in by.read else immutable(array)

@@ -70,7 +70,7 @@ def mixed(  # noqa: PLR0917 - as `call`
 def type_of(id: str, array: Any) -> tuple[str, str]:
     """Kind and name of an array's element type."""
     if type(array) is not np.ndarray:
-        from tensorlang.runtime.device_arrays import seen  # noqa: PLC0415 - runtime
+        from tensorlang.runtime.given_arrays import seen  # noqa: PLC0415 - runtime
 
         array = seen(array, f"{id}: an operand")
     return _kind(array.dtype)

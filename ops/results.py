@@ -10,7 +10,8 @@ import numpy as np
 from tensorlang.errors import ArgumentError, DTypeError, ShapeError
 from tensorlang.ops.dispatch import Late
 from tensorlang.runtime import arrays, buffers
-from tensorlang.runtime.device_arrays import empty_like, on_device, seen
+from tensorlang.runtime.device_arrays import empty_like
+from tensorlang.runtime.given_arrays import on_device, seen
 
 
 def empty(

@@ -313,7 +313,7 @@ def _views(op: Operator, arrays: Sequence[Any]) -> tuple[Any, list[Any], str | N
     Raises:
         ArgumentError: they are on several devices, or one is no array.
     """
-    from tensorlang.runtime.device_arrays import seen, where  # noqa: PLC0415 - runtime
+    from tensorlang.runtime.given_arrays import seen, where  # noqa: PLC0415 - runtime
 
     own(*arrays)
     found = [seen(array, f"{op.id}: argument {at}") for at, array in enumerate(arrays)]
@@ -329,7 +329,7 @@ def _place_of(op: Operator, out: Any) -> str | None:
     outs = out if isinstance(out, (tuple, list)) else (out,)
     if all(type(each) is np.ndarray for each in outs):
         return None
-    from tensorlang.runtime.device_arrays import target_of  # noqa: PLC0415 - runtime
+    from tensorlang.runtime.given_arrays import target_of  # noqa: PLC0415 - runtime
 
     return target_of(op.id, outs)
 

@@ -139,7 +139,7 @@ def _explained(
 def _type_of(id: str, logits: Any) -> np.dtype[Any]:
     """The element type of an array of any library."""
     if type(logits) is not np.ndarray:
-        from tensorlang.runtime.device_arrays import seen  # noqa: PLC0415 - runtime
+        from tensorlang.runtime.given_arrays import seen  # noqa: PLC0415 - runtime
 
         logits = seen(logits, f"{id}: logits")
     kind: np.dtype[Any] = logits.dtype

@@ -232,7 +232,7 @@ def _general(  # noqa: PLR0917 - as _masked
 ) -> Launch:
     """Any arrays, any size, batches of keys: with every check."""
     from tensorlang.ops import results  # noqa: PLC0415 - loads the runtime
-    from tensorlang.runtime.device_arrays import seen, target_of  # noqa: PLC0415
+    from tensorlang.runtime.given_arrays import seen, target_of  # noqa: PLC0415
 
     own(x, key)
     if not isinstance(key, (Key, StatefulKey)) or (

@@ -260,7 +260,7 @@ def _viewed(
         return call(op, (x,), attributes, (), target, out)
     from tensorlang.ops.dispatch import Late  # noqa: PLC0415 - with the runtime
     from tensorlang.runtime.arrays import kind_of  # noqa: PLC0415 - the runtime
-    from tensorlang.runtime.device_arrays import seen  # noqa: PLC0415 - the runtime
+    from tensorlang.runtime.given_arrays import seen  # noqa: PLC0415 - the runtime
 
     own(x)
     array = seen(x, f"{op.id}: x")

@@ -85,7 +85,7 @@ def draw(  # noqa: PLR0917 - by position, for speed
     kind = element_type(op.id, dtype, allowed)
     check_target(target)
     if target is None and out is not None and type(out) is not np.ndarray:
-        from tensorlang.runtime.device_arrays import target_of  # noqa: PLC0415
+        from tensorlang.runtime.given_arrays import target_of  # noqa: PLC0415
 
         target = target_of(op.id, (out,))
     batch, wide = key.ndim > 0, request.wide

@@ -23,8 +23,9 @@ from tensorlang.runtime.cuda_graphs import Graphs
 from tensorlang.runtime.cuda_module import Module, workspace
 from tensorlang.runtime.cuda_results import current_stream
 from tensorlang.runtime.cuda_sets import sets_of, takes_sets
-from tensorlang.runtime.device_arrays import DeviceArray, seen
+from tensorlang.runtime.device_arrays import DeviceArray
 from tensorlang.runtime.device_kernel import DeviceKernel
+from tensorlang.runtime.given_arrays import seen
 from tensorlang.runtime.kernel import Artifact
 from tensorlang.targets import Target
 

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from tensorlang.runtime import arrays, buffers
-from tensorlang.runtime.device_arrays import DeviceArray, empty_like, on_device
+from tensorlang.runtime.device_arrays import DeviceArray, empty_like
+from tensorlang.runtime.given_arrays import on_device
 from tensorlang.runtime.kernel import Artifact, Kernel
 from tensorlang.runtime.outputs import output_maker
 from tensorlang.targets import Target

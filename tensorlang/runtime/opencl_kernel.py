@@ -12,8 +12,9 @@ import numpy as np
 from tensorlang.errors import ArgumentError, DeviceError, TargetError
 from tensorlang.ir.dtypes import DType
 from tensorlang.runtime import calling, launcher
-from tensorlang.runtime.device_arrays import DeviceArray, seen
+from tensorlang.runtime.device_arrays import DeviceArray
 from tensorlang.runtime.device_kernel import DeviceKernel
+from tensorlang.runtime.given_arrays import seen
 from tensorlang.runtime.kernel import Artifact
 from tensorlang.runtime.known_calls import KnownCalls
 from tensorlang.runtime.opencl_device import (

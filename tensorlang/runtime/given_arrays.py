@@ -1,0 +1,115 @@
+"""The arrays that callers give, of any library: seen where they lie, on any device.
+
+What reads a library's arrays is imported with the first of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from typing import Any, Final
+
+import numpy as np
+
+from tensorlang.errors import ArgumentError
+from tensorlang.runtime import arrays
+from tensorlang.runtime.device_arrays import DeviceArray
+
+
+def seen(value: Any, name: str) -> Any:
+    """A caller's array where it lies: NumPy's for host memory, or a `DeviceArray`.
+
+    Args:
+        value: An array of any library.
+        name: What errors call it.
+
+    Raises:
+        ArgumentError: it is no array, or one that cannot be used where it lies.
+    """
+    if type(value) in _SEEN:
+        return value
+    found = on_device(value, name)
+    return arrays.view(value, name) if found is None else found
+
+
+def on_device(value: Any, name: str) -> DeviceArray | None:
+    """A caller's array on a device; None of anything else.
+
+    Raises:
+        ArgumentError: it cannot be used where it lies.
+    """
+    if type(value) is DeviceArray:
+        return value
+    place = _reader(value)
+    if place is None:
+        return None
+    module, _, function = place.partition(":")
+    made: DeviceArray = getattr(import_module(module), function)(value, name)
+    if made.dtype.hasobject:
+        raise ArgumentError(f"{name} has elements of Python, not numbers")
+    return made
+
+
+def _reader(value: Any) -> str | None:
+    """Which function reads an array on a device; None where it is on none."""
+    kind = arrays.kind_of(value)
+    if kind in ("numpy", "builtins"):
+        return None
+    test, reader = _READERS.get(kind, (_speaks_cuda, f"{_CUDA}:from_interface"))
+    return reader if test(value) else None
+
+
+def _speaks_cuda(value: Any) -> bool:
+    return getattr(value, "__cuda_array_interface__", None) is not None
+
+
+def _is_torch_cuda(value: Any) -> bool:
+    return getattr(getattr(value, "device", None), "type", "") == "cuda"
+
+
+def _is_jax_cuda(value: Any) -> bool:
+    if not hasattr(value, "devices") or "Tracer" in type(value).__name__:
+        return False
+    return {device.platform for device in value.devices()} <= {"cuda", "gpu"}
+
+
+def _is_opencl_array(value: Any) -> bool:
+    return hasattr(value, "base_data")
+
+
+_CUDA: Final = "tensorlang.runtime.cuda_arrays"
+_SEEN: Final = (np.ndarray, DeviceArray)
+_READERS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
+    "torch": (_is_torch_cuda, f"{_CUDA}:from_torch"),
+    "jax": (_is_jax_cuda, f"{_CUDA}:from_dlpack"),
+    "pyopencl": (_is_opencl_array, "tensorlang.runtime.opencl_arrays:from_pyopencl"),
+}
+
+
+def target_of(name: str, values: Iterable[Any]) -> str | None:
+    """The target where callers' arrays are; None where none is on a device.
+
+    Args:
+        name: What errors call the operator.
+        values: Arrays of any library, or None.
+
+    Raises:
+        ArgumentError: they are on several devices.
+    """
+    given = [v for v in values if v is not None and type(v) is not np.ndarray]
+    return where(on_device(value, f"{name}: an array") for value in given)
+
+
+def where(values: Iterable[Any]) -> str | None:
+    """The target where arrays are; None where none is on a device.
+
+    Raises:
+        ArgumentError: they are on several devices.
+    """
+    found = {v.place.key: v.place.name for v in values if type(v) is DeviceArray}
+    if len(found) > 1:
+        raise ArgumentError(
+            f"the arrays of a call lie on {' and '.join(sorted(found.values()))}; move "
+            "them to one device and context"
+        )
+    return next(iter(found.values()), None)
