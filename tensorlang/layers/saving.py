@@ -22,7 +22,6 @@ from tensorlang.graph.specs import TensorSpec
 from tensorlang.graph.weights import fill
 from tensorlang.layers import optimizers
 from tensorlang.layers.trainer import LOSSES
-from tensorlang.onnx.files import written_whole
 
 if TYPE_CHECKING:
     from tensorlang.layers.model import Model
@@ -50,7 +49,7 @@ def beside(path: str | os.PathLike[str]) -> Path:
 def save(
     model: Model, path: str | os.PathLike[str], extras: Mapping[str, Any] | None = None
 ) -> None:
-    """Write a model, and what its training goes on from; each file whole or not at all.
+    """Write a model, and what its training goes on from; both are replaced together.
 
     Args:
         model: A model that is compiled.
@@ -68,13 +67,16 @@ def save(
     held = {f"state.{name}": array for name, array in network.get_states().items()}
     said: dict[str, Any] = {"trained": trainer is not None}
     if trainer is not None:
-        states = trainer.get_states().items()
-        held |= {k: v for k, v in states if not k.startswith("weight.")}
+        whole = trainer.get_states().items()
+        held |= {k: v for k, v in whole if not k.startswith("weight.")}
         said |= {"loss": _loss(trainer.loss), "optimizer": _told(trainer.optimizer)}
     held |= {f"{EXTRA}{name}": _array(name, v) for name, v in (extras or {}).items()}
-    data = onnx.save(network, path, note=said)
-    digest = {"onnx": hashlib.sha256(data).hexdigest()}
-    written_whole(beside(path), library.numpy.save(held, digest))
+
+    def states(data: bytes) -> tuple[Path, bytes]:
+        digest = {"onnx": hashlib.sha256(data).hexdigest()}
+        return beside(path), library.numpy.save(held, digest)
+
+    onnx.save(network, path, note=said, also=states)
 
 
 def _array(name: str, value: Any) -> np.ndarray[Any, Any]:

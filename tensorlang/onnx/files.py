@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,7 +37,32 @@ def written_whole(path: str | os.PathLike[str], *parts: Any) -> None:
     Raises:
         OSError: the folder cannot be written to.
     """
-    place = Path(path)
+    written_together((path, parts))
+
+
+def written_together(*files: tuple[str | os.PathLike[str], Sequence[Any]]) -> None:
+    """Write files that belong together: all are on the disk before one is replaced.
+
+    Args:
+        files: Paths and their parts, as for `written_whole`.
+
+    Raises:
+        OSError: a folder cannot be written to.
+    """
+    ready: list[tuple[Path, Path]] = []
+    try:
+        for path, parts in files:
+            ready.append((_ready(Path(path), parts), Path(path)))
+        for name, place in ready:
+            name.replace(place)
+    except BaseException:
+        for name, _ in ready:
+            name.unlink(missing_ok=True)
+        raise
+
+
+def _ready(place: Path, parts: Sequence[Any]) -> Path:
+    """A file beside a place, with all that is to stand there."""
     if not place.parent.is_dir():
         raise FileNotFoundError(f"{place}: there is no folder {place.parent}")
     handle, name = tempfile.mkstemp(prefix=f".{place.name}.", dir=place.parent)
@@ -48,10 +73,10 @@ def written_whole(path: str | os.PathLike[str], *parts: Any) -> None:
             file.flush()
             os.fsync(file.fileno())
         Path(name).chmod(0o666 & ~_umask())
-        Path(name).replace(place)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+    return Path(name)
 
 
 def _umask() -> int:

@@ -10,7 +10,7 @@ import hashlib
 import math
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +18,12 @@ import numpy as np
 
 from tensorlang.errors import WeightError
 from tensorlang.graph.network import Network
-from tensorlang.onnx.files import blocks_of, library, written_whole
+from tensorlang.onnx.files import (
+    blocks_of,
+    library,
+    written_together,
+    written_whole,
+)
 from tensorlang.onnx.writing import model_of
 
 LIMIT: Final = 2_000_000_000  # bytes of weights; a protobuf message has less than 2^31
@@ -32,6 +37,7 @@ def save(
     *,
     note: Mapping[str, Any] | None = None,
     limit: int = LIMIT,
+    also: Callable[[bytes], tuple[Path, bytes]] | None = None,
 ) -> bytes:
     """Write a network as ONNX, with its weights; whole, or not at all.
 
@@ -41,6 +47,7 @@ def save(
         note: What a reader of ours is told beside, as JSON has it.
         limit: From how many bytes on weights stand in a file beside, called
             `name.<digest>.data`.
+        also: From what stands in the ONNX file to a file that is replaced with it.
 
     Returns:
         What stands in the ONNX file.
@@ -57,7 +64,8 @@ def save(
         beside = _written(place, large)
         model = model_of(network, note=note, outside=_places(beside, large))
     data: bytes = model.SerializeToString()
-    written_whole(place, data)
+    more = [] if also is None else [also(data)]
+    written_together((place, [data]), *((path, [held]) for path, held in more))
     for old in place.parent.glob(f"{_escaped(place.stem)}.*.data"):
         if old.name != beside and _ours(place.stem, old.name):
             old.unlink(missing_ok=True)
