@@ -46,11 +46,11 @@ class Function:
     """
 
     def __init__(self, body: Callable[..., Any]) -> None:
-        self.name = body.__name__
+        self.name = getattr(body, "__name__", type(body).__name__)
         self.body = body
         self.checkpoint = False
         self.gradient: Callable[..., Any] | None = None
-        self._graphs: dict[tuple[Spec, ...], Graph] = {}
+        self._graphs: dict[tuple[bool, tuple[Spec, ...]], Graph] = {}
         self.__doc__ = body.__doc__
 
     def __call__(self, *args: Any) -> Any:
@@ -69,8 +69,11 @@ class Function:
         Raises:
             GraphError: it calls itself.
         """
-        if specs in self._graphs:
-            return self._graphs[specs]
+        from tensorlang.graph.network import training  # noqa: PLC0415 - uses this
+
+        asked = (training(), specs)  # layers write something else in training
+        if asked in self._graphs:
+            return self._graphs[asked]
         calling = _CALLING.get()
         if self in calling:
             chain = " calls ".join(f.name for f in (*calling, self))
@@ -78,7 +81,8 @@ class Function:
                 f"{chain}: a graph has no recursion, for it is written out before it "
                 "runs; write a loop with graph.loop or graph.while_loop"
             )
-        names = self.body.__code__.co_varnames[: self.body.__code__.co_argcount]
+        code = getattr(self.body, "__code__", None)  # a layer has none
+        names = code.co_varnames[: code.co_argcount] if code else ()
         token = _CALLING.set((*calling, self))
         try:
             made = trace(self.body, specs, name=self.name, names=names)
@@ -86,7 +90,7 @@ class Function:
             _CALLING.reset(token)
         made.function = self
         if not any(value.node for value in made.free):  # the same for every caller
-            self._graphs[specs] = made
+            self._graphs[asked] = made
         return made
 
     def with_gradient(self, rule: Callable[..., Any]) -> Callable[..., Any]:

@@ -225,3 +225,18 @@ def test_checkpoints_in_training_need_less_and_change_nothing() -> None:
     (usual, much), (again, less) = found
     assert usual == again
     assert less < much / 2
+
+
+def test_a_function_of_layers_is_written_again_for_training() -> None:
+    class Block(Layer):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = Sequential(Dense(4, "relu"), Dropout(0.5))
+            self.again = graph.checkpoint(self.inner)
+
+        def apply(self, x):
+            return self.again(x)
+
+    network = Model(Block()).compile(("batch", 4)).network
+    assert "nn.dropout_train" in str(network.train.graph)
+    assert "nn.dropout_train" not in str(network.use.graph)
