@@ -145,7 +145,8 @@ def get(spec: str | Target | None = None) -> Target:
     if kind == "cuda" and number in ARCHITECTURES:
         return _architecture(number)
     if kind not in KINDS or (number and not number.isdecimal()):
-        known = ", ".join(repr(k) for k in KINDS)
+        codes = (f"cuda:{arch}" for arch in ARCHITECTURES)
+        known = ", ".join(map(repr, (*KINDS, *codes)))
         raise TargetError(f"{spec!r} is no target; the known ones are {known}")
     if kind == "llvm":
         raise TargetError(f"{spec!r}: there is one CPU target, named 'llvm'")
