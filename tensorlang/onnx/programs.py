@@ -2,8 +2,8 @@
 
 Weights become weights of the network, called as in the file. A state of training that
 our own files have (the generator's key, running moments) becomes a reference. Dropout
-of a stranger's file gets its keys by splitting: one key is held, and after each dropout
-its second half is.
+of a stranger's file gets its keys by splitting: one key is held, whose second half
+draws a mask, and whose first is held from there on.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tensorlang.onnx.calls import Call
 from tensorlang.onnx.files import library, nodes_of, read
 from tensorlang.onnx.functions import DOMAIN, TRAINING
 from tensorlang.onnx.writing import NOTE
-from tensorlang.ops import random
+from tensorlang.ops import nn
 
 GENERATOR = "generator"
 
@@ -39,7 +39,7 @@ class Program:
         weights: The names of those that are weights.
         states: The names of inputs that training carries on, with their references.
         note: What our writer said beside; empty of a stranger.
-        key: The key that the next dropout is given a half of.
+        key: The key that the next dropout splits.
     """
 
     def __init__(
@@ -154,11 +154,11 @@ class Program:
             graph.write(_GENERATOR, self.key)
             self.key = None
 
-    def next_key(self) -> Any:
-        """A key for one dropout: half of the one that is held; the other is held on."""
+    def dropped(self, x: Any, rate: float) -> Any:
+        """Dropout by the second half of the key that is held; the first is held on."""
         held = graph.read(_GENERATOR) if self.key is None else self.key
-        self.key, own = random.split(held)
-        return own
+        y, self.key = nn.dropout_train(x, held, rate)
+        return y
 
     def _weight(self, name: str) -> Weight:
         if name not in self._made:

@@ -34,4 +34,4 @@ def dropout(call: Call) -> Any:
     share = 0.5 if rate is None else meant(rate)
     if not training() or not (mode is not None and mode) or not share:
         return x
-    return nn.dropout(x, share, key=call.program.next_key())
+    return call.program.dropped(x, share)

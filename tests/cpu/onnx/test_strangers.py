@@ -85,6 +85,35 @@ def test_a_dropout_gets_keys_by_splitting_one_that_is_held(tmp_path) -> None:
     )
 
 
+def test_a_strangers_dropout_is_saved_and_trains_on_the_same(tmp_path) -> None:
+    torch = pytest.importorskip("torch")
+    net = torch.nn.Sequential(
+        torch.nn.Linear(4, 16), torch.nn.Dropout(0.5), torch.nn.Linear(16, 2)
+    )
+    torch.onnx.export(
+        net.train(),
+        (torch.randn(3, 4),),
+        str(tmp_path / "net.onnx"),
+        dynamo=False,
+        training=torch.onnx.TrainingMode.TRAINING,
+        do_constant_folding=False,
+        input_names=["x"],
+        dynamic_axes={"x": {0: "batch"}},
+    )
+    model = Model.load(tmp_path / "net.onnx", train=True, optimizer=SGD(lr=0.1))
+    x = RNG.normal(size=(32, 4)).astype(np.float32)
+    t = np.arange(32) % 2
+    model.train_one_batch(x, t)
+    assert "generator" in model.network.states
+    model.save(tmp_path / "own.onnx")
+    again = Model.load(tmp_path / "own.onnx", train=True, optimizer=SGD(lr=0.1))
+    np.testing.assert_array_equal(again(x), model(x))
+    for _ in range(3):  # each draws another mask
+        assert again.train_one_batch(x, t) == model.train_one_batch(x, t)
+    for name, state in model.get_states().items():
+        np.testing.assert_array_equal(again.get_states()[name], state, name)
+
+
 def test_a_strangers_model_learns(tmp_path) -> None:
     torch = pytest.importorskip("torch")
     made = torch.nn.Sequential(
