@@ -93,7 +93,7 @@ def cache_read(draw: Draw, view: View) -> Arguments | None:
         return None
     block = pick(draw, readers)
     scope = pick(draw, ["global", "global", "shared", "register"])
-    at = pick(draw, [None, *view.around(block)])
+    at = usually(draw, view.around(block), [None])
     return block.name, pick(draw, _loaded(block)), scope, at
 
 
@@ -312,20 +312,27 @@ def tensorize(draw: Draw, view: View) -> Arguments | None:
 
 
 def staging(view: View) -> list[str]:
-    """Loops that fill a temporary of their own."""
+    """Loops that fill a temporary of their own, from outside of them, and use it."""
     return [
         place.name
         for place in view.loops
-        if isinstance(place.loop.body, Seq)
-        and len(place.loop.body.stmts) > 2
-        and isinstance(place.loop.body.stmts[0], Alloc)
-        and place.loop.kind == "serial"
+        if place.loop.kind == "serial" and _stages(place.loop)
     ]
 
 
+def _stages(loop: For) -> bool:
+    stmts = loop.body.stmts if isinstance(loop.body, Seq) else ()
+    own = {stmt.buffer for stmt in stmts if isinstance(stmt, Alloc)}
+    changed = writes(loop.body)
+    fills = [s for s in stmts if writes(s) and writes(s) <= own]
+    fetch = [s for s in fills if not reads(s) & changed]
+    filled = {buffer for s in fetch for buffer in writes(s)}
+    return any(reads(s) & filled for s in stmts if s not in fetch)
+
+
 def double_buffer(draw: Draw, view: View) -> Arguments | None:
-    found = staging(view) or [place.name for place in view.loops]
-    return (pick(draw, found),) if found else None
+    loop = usually(draw, staging(view), [place.name for place in view.loops])
+    return loop and (loop,)
 
 
 def pipeline(draw: Draw, view: View) -> Arguments | None:

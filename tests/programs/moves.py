@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from hypothesis import strategies as st
-from tensorlang_test_programs import block_moves, loop_moves
+from tensorlang_test_programs import block_moves, loop_moves, shape_moves
 from tensorlang_test_programs.expressions import Draw
 from tensorlang_test_programs.views import View
 
@@ -46,6 +46,11 @@ MOVES: Final[Mapping[str, Callable[[Draw, View], Any]]] = {
     "pipeline": block_moves.pipeline,
     "double_buffer": block_moves.double_buffer,
     "hint": block_moves.hint,
+    "fuse_axes": shape_moves.fuse_axes,
+    "fuse_dims": shape_moves.fuse_dims,
+    "permute_dims": shape_moves.permute_dims,
+    "share": shape_moves.share,
+    "by_target": shape_moves.by_target,
 }
 
 
@@ -53,10 +58,12 @@ MOVES: Final[Mapping[str, Callable[[Draw, View], Any]]] = {
 _MOVING: Final = ("compute_at", "set_scope", *["reverse_compute_at", "inline"] * 3) * 2
 _OFTEN: Final = (
     "rfactor",
-    "pad",
+    *["pad"] * 3,
     "decompose_reduction",
     "reindex",
     "transform_layout",
+    "fuse_axes",
+    "cache_read",
 )
 
 
@@ -65,13 +72,16 @@ def steps(draw: Draw, func: Function) -> Step | None:
     """One step for a function; None where what was drawn has nothing to apply to."""
     view = View(func)
     staging = block_moves.staging(view)
-    often = ["tensorize"] * 14 if block_moves.tiles(view) else []
+    often = ["tensorize"] * 20 if block_moves.tiles(view) else []
     often += _MOVING if block_moves.producers(view) else ()
     often += ["pipeline", "double_buffer"] * 16 if staging else []
     often += ["merge"] * 4 if loop_moves.neighbours(view) else []
-    often += ["atomic"] * 9 if block_moves.decomposed(view) else []
-    often += ["store_at"] * 14 if block_moves.parts(view) else []
-    often += ["store_in"] * 14 if block_moves.held_in_results(view) else []
+    often += ["atomic"] * 24 if block_moves.decomposed(view) else []
+    often += ["store_at"] * 24 if block_moves.parts(view) else []
+    often += ["store_in"] * 18 if block_moves.held_in_results(view) else []
+    often += ["share"] * 32 if shape_moves.alike(view) else []
+    often += ["by_target"] * 6 if shape_moves.in_order(view) else []
+    often += ["fuse_dims", "permute_dims"] * 3 if shape_moves.deep(view) else []
     name = draw(st.sampled_from([*MOVES, *_OFTEN, *often]))
     made = MOVES[name](draw, view)
     if made is None or isinstance(made, Step):

@@ -8,7 +8,8 @@ from typing import Final
 
 from hypothesis import strategies as st
 from tensorlang_test_programs.draft import LARGEST, Axes, Draft, Source, computed, size
-from tensorlang_test_programs.tiles import tile
+from tensorlang_test_programs.further_stages import placed, twins
+from tensorlang_test_programs.tiles import staged, tile
 
 from tensorlang.ir.dtypes import DType, i64
 from tensorlang.ir.nodes import (
@@ -236,6 +237,11 @@ STAGES: Final[tuple[Callable[..., None], ...]] = (
         _guarded,
         _scatter,
         _plain,
+        placed,
+        twins,
+        twins,
+        staged,
+        tile,
         tile,
     ),
 )

@@ -54,6 +54,29 @@ def f(a{T}: f32[{ROWS}, 8, 8], t{T}: Out[f32[{ROWS}, 8, 8]]):
                     t{T}[vl{T}, vj{T}, vi{T}] = a{T}[vl{T}, vi{T}, vj{T}]
 """
 
+_STAGED = """
+def f(a{T}: i32[{ROWS}, {LANES}], t{T}: Out[i32[{LANES}]]):
+    for k{T} in range({ROWS}):
+        s{T} = alloc(i32[{LANES}])
+        for i{T} in range({LANES}):
+            with block("c{T}", vk{T}=spatial({ROWS}, k{T}),
+                       vi{T}=spatial({LANES}, i{T})):
+                s{T}[vi{T}] = a{T}[vk{T}, vi{T}]
+        for j{T} in range({LANES}):
+            with block("b{T}", wk{T}=reduction({ROWS}, k{T}),
+                       wj{T}=spatial({LANES}, j{T})):
+                reduce(sum, t{T}[wj{T}], s{T}[wj{T}] * s{T}[wj{T}])
+"""
+
+
+def staged(draft: Draft, tag: str, *, last: bool) -> None:
+    """A loop that copies what it computes from, as `pipeline` wants it."""
+    del last
+    rows, lanes = draft.draw(st.integers(2, 5)), draft.draw(st.integers(1, 4))
+    func = parse(_STAGED.format(T=tag, ROWS=rows, LANES=lanes))
+    draft.params += func.params
+    draft.stmts.append(func.body)
+
 
 def tile(draft: Draft, tag: str, *, last: bool) -> None:
     """Loops such as instructions are for, beside the stages."""

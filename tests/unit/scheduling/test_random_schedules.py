@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tensorlang.scheduling import PRIMITIVES
 
 BATCHES = 4
-CASES = 350  # in each batch
+CASES = 300  # in each batch
 LEAST_ACCEPTED = 20
 
 
