@@ -1,7 +1,8 @@
 """Calls whose operands may be Python numbers: scalars of the kernel, no kernel each.
 
 A Python number takes the type of the arrays beside it, as in NumPy: a whole number
-becomes a float beside floats, but a float never meets integers.
+becomes a float beside floats, but a float never meets integers. A `np.float64`, which
+is a Python float, is such a number; NumPy's other scalars are arrays of their type.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tensorlang.ops.tensors import TensorOperator, call
 if TYPE_CHECKING:
     from tensorlang.ops.operator import Launch
 
-PYTHON: Final = (float, int, bool)
+PYTHON: Final = (float, int, bool, np.float64)
 _NONE: Final[Mapping[str, Any]] = {}
 ALL_ARRAYS: Final[dict[str, Any]] = {NUMBERS: ()}
 SECOND_IS_NUMBER: Final[dict[str, Any]] = {NUMBERS: (1,)}
@@ -90,6 +91,8 @@ def fitted(id: str, value: Any, kind: str, name: str) -> Any:
     Raises:
         DTypeError: the type does not hold such numbers.
     """
+    if type(value) is np.float64:
+        value = float(value)
     if kind == "float":
         if type(value) is float:
             return value

@@ -31,6 +31,10 @@ literal takes the type of the other side, and every conversion is a written `cas
 | two different types | `DTypeError`, naming both; cast one of them |
 | a type and a literal | the literal takes the type if it is a value of it, else \
 `DTypeError` |
+| an array and a Python number | the number takes the array's type, as a literal does; \
+`np.float64`, which is a Python float, counts as one |
+| an array and another NumPy scalar | an array of the scalar's type: `np.float32(2)` \
+is f32 |
 | integers and floats | never mixed: an integer becomes a float only by a `cast` |
 | a sum over f16 or bf16 | accumulated in f32 where the operator says so, and rounded \
 once at the end |

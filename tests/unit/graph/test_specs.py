@@ -30,6 +30,17 @@ def test_a_spec_takes_any_spelling_of_a_type() -> None:
         TensorSpec((3, -1))
 
 
+def test_a_float_of_numpy_is_a_number() -> None:
+    x, scale = graph.input(("batch", 64)), 1 / np.sqrt(64)
+    assert type(scale) is np.float64
+    for y in (x * scale, scale * x, math.where(x > scale, x, scale)):
+        assert str(y.spec) == "f32[batch, 64]"
+    said = [str(graph.Graph([x], x * number)) for number in (scale, 0.125)]
+    assert said[0] == said[1]
+    with pytest.raises(DTypeError, match="have one element type, not f64, f32; cast"):
+        graph.input(TensorSpec((3,), "float64")) * np.float32(2)
+
+
 def test_nothing_runs_and_nothing_is_built() -> None:
     x = graph.input(("batch", 64, 224, 224))
     y = nn.conv2d(x, graph.input((64, 64, 3, 3)), padding=1, activation="relu")

@@ -159,6 +159,32 @@ def test_a_number_takes_the_arrays_type(dtype):
                     np.testing.assert_allclose(close, wide, rtol=PRECISE[dtype])
 
 
+@pytest.mark.parametrize("dtype", ["f32", "f64", "f16", "bf16"])
+def test_a_float_of_numpy_is_a_number(dtype):
+    x, scale = drawn((3, 50), dtype), 1 / np.sqrt(50)
+    assert type(scale) is np.float64
+    for name in ("add", "divide", "maximum", "less"):
+        op = getattr(math, name)
+        for found, wanted in (
+            (op(x, scale), op(x, float(scale))),
+            (op(scale, x), op(float(scale), x)),
+        ):
+            assert found.dtype == wanted.dtype
+            np.testing.assert_array_equal(found, wanted)
+    low = np.float64(-0.5)
+    np.testing.assert_array_equal(math.clip(x, low), math.clip(x, -0.5))
+    np.testing.assert_array_equal(math.where(x > 0, x, low), math.where(x > 0, x, -0.5))
+
+
+def test_a_scalar_of_numpy_beside_another_type():
+    x = drawn((3, 4), "f64")
+    with pytest.raises(DTypeError, match="have one element type, not f64, f32; cast"):
+        math.add(x, np.float32(2))
+    assert math.add(drawn((3, 4)), np.float32(2)).dtype == np.float32
+    with pytest.raises(DTypeError, match=r"multiply: 0\.5 is no value of the i64"):
+        math.multiply(np.arange(3), np.float64(0.5))
+
+
 def test_all_numbers_share_a_kernel():
     x = drawn((5, 6))
     kernels = {math.multiply.kernel(x, number) for number in (2.0, 3, -1.5, 1e9)}
@@ -189,7 +215,7 @@ def test_operands_that_do_not_fit():
     with pytest.raises(DTypeError, match="have one element type, not f32, i32; cast"):
         math.add(x, x.astype(np.int32))
     with pytest.raises(DTypeError, match="have one element type, not f32, f64; cast"):
-        math.add(x, np.float64(2))
+        math.add(x, np.array(2.0))
     with pytest.raises(DTypeError, match=r"math\.divide takes f32, .*, not i32"):
         math.divide(x.astype(np.int32), x.astype(np.int32))
     with pytest.raises(DTypeError, match=r"math\.subtract takes .*, not bool"):
