@@ -123,8 +123,15 @@ def cond(
         operands: What the branches are called with.
 
     Raises:
+        ArgumentError: a branch is no function.
         ShapeError: the condition has several elements, or the branches differ.
     """
+    for branch in (then, otherwise):
+        if not callable(branch):
+            raise ArgumentError(
+                f"{outside()}: a branch of graph.cond is a function, such as "
+                f"lambda: x, not {branch!r:.60}; math.where chooses between tensors"
+            )
     test, values = constant(condition), tuple(map(constant, operands))
     _single("the condition of an if", test.spec)
     graphs = [

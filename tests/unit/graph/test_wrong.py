@@ -94,6 +94,15 @@ def test_a_rate_that_drops_everything_is_refused_where_it_is_used(rate) -> None:
         Model(Sequential(Dense(3), Dropout(rate))).compile(ROWS, key=random.key(0))
 
 
+def test_a_branch_is_a_function() -> None:
+    x = graph.input(ROWS)
+    said = r"test_wrong.py:\d+: a branch of graph.cond is a function, such as lambda: x"
+    for branches in ((x, x), (lambda: x, x), (lambda: x, 2.0)):
+        with pytest.raises(ArgumentError, match=said + ".* math.where") as found:
+            graph.cond(math.sum(x) > 0.0, *branches)
+        sentence(found)
+
+
 def test_a_loop_goes_on_by_one_number() -> None:
     x = graph.input(ROWS)
     several = (
