@@ -136,10 +136,11 @@ def fit(
         ArgumentError: there are no examples, or not as many of all, or no such metric.
         LossError: the loss is no number; says at which step.
     """
-    if batch < 1 or epochs < 0:
+    whole = all(isinstance(given, (int, np.integer)) for given in (batch, epochs))
+    if not whole or batch < 1 or epochs < 0:
         raise ArgumentError(
-            f"fit takes a batch of 1 or more and 0 epochs or more, not batch={batch}, "
-            f"epochs={epochs}"
+            "fit takes whole numbers, a batch of 1 or more and 0 epochs or more, not "
+            f"batch={batch}, epochs={epochs}"
         )
     data = _arrays(trainer, arrays)
     count = _count(data)

@@ -28,6 +28,7 @@ from tensorlang.errors import ArgumentError, GraphError, ShapeError, TensorlangE
 from tensorlang.graph.leaves import Weight
 from tensorlang.graph.scopes import named, outside, path
 from tensorlang.graph.specs import Dim, TensorSpec
+from tensorlang.layers.given import checked
 from tensorlang.layers.initializers import Initializer
 from tensorlang.layers.summary import noted
 from tensorlang.ops import math, nn
@@ -81,8 +82,10 @@ class Layer:
 
         Raises:
             ShapeError: the input does not fit it; names the layer and both shapes.
+            ArgumentError: there are more or fewer inputs than it takes, or there are
+                arrays alone and no program that they are a part of.
         """
-        with named(self.name), noted(self) as row, located():
+        with named(self.name), noted(self) as row, located(), checked(self, inputs):
             made = self.apply(*inputs)
             if row is not None:
                 row.weights = list(self._weights.values())

@@ -5,6 +5,7 @@ import threading
 import numpy as np
 import pytest
 
+from tensorlang import graph
 from tensorlang.errors import (
     ArgumentError,
     DTypeError,
@@ -148,7 +149,7 @@ WRONG = {
     "a batch of 0": (
         lambda: model().fit(X, T, batch=0),
         ArgumentError,
-        "fit takes a batch of 1 or more",
+        "fit takes whole numbers, a batch of 1 or more .*, not batch=0",
     ),
     "data that are no numbers": (
         lambda: model().fit(X * np.nan, T, batch=10, epochs=2, progress=False),
@@ -175,6 +176,36 @@ WRONG = {
         ArgumentError,
         "a network begins with one key",
     ),
+    "an array for a symbolic tensor": (
+        lambda: Dense(3)(X),
+        ArgumentError,
+        r"py:\d+: a layer takes symbolic tensors, .* Dense\(3\) got ndarray; .*Model\(",
+    ),
+    "an array for layers": (
+        lambda: Sequential(Dense(4), Dense(3))(X),
+        ArgumentError,
+        r"a layer takes symbolic tensors, and Sequential\(Dense\(4\), Dense\(3\)\) got",
+    ),
+    "two inputs of a layer of one": (
+        lambda: Model(Dense(3)).compile(("batch", 8), ("batch", 8)),
+        ArgumentError,
+        r"test_mistakes.py:\d+: Dense takes 1 input \(x\), got 2",
+    ),
+    "two inputs of layers": (
+        lambda: Model(Sequential(Dense(3))).compile(("batch", 8), ("batch", 8)),
+        ArgumentError,
+        r"layer '0' \(.*test_mistakes.py:\d+\): Dense takes 1 input \(x\), got 2",
+    ),
+    "half a batch": (
+        lambda: model().fit(X, T, batch=2.5),
+        ArgumentError,
+        r"fit takes whole numbers, .* not batch=2.5, epochs=1",
+    ),
+    "half an epoch": (
+        lambda: model().fit(X, T, epochs=1.5),
+        ArgumentError,
+        r"fit takes whole numbers, .* not batch=32, epochs=1.5",
+    ),
     "no such folder": (
         lambda: model().save("/nowhere/at/all.onnx"),
         FileNotFoundError,
@@ -189,6 +220,23 @@ def test_one_sentence_that_says_where(what) -> None:
     with pytest.raises(error, match=said) as caught:
         act()
     assert "\n" not in str(caught.value)
+
+
+def test_a_layer_meets_arrays_within_a_program() -> None:
+    class Moved(Layer):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = Dense(3)
+
+        def apply(self, x):
+            return self.inner(np.ones((1, 3), np.float32)) * x
+
+    y = Moved()(graph.input(("batch", 3)))
+    assert str(y.spec) == "f32[batch, 3]"
+    assert Model(Moved()).compile(("batch", 3))(X[:, :3]).shape == (20, 3)
+    assert str(Dense(3)(graph.constant(X)).spec) == "f32[20, 3]"
+    with pytest.raises(ArgumentError, match="a layer takes symbolic tensors"):
+        Moved()(X)  # also after another was applied
 
 
 def test_inputs_as_they_come() -> None:
