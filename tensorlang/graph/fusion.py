@@ -202,8 +202,10 @@ def _residual(chain: Chain, node: Node) -> bool:
     if node.id != "math.add" or chain.head.id != "nn.dense" or chain.has("residual"):
         return False
     other = _other(chain, node)
-    if other is None or other.spec != node.results[0].spec:
-        return False
+    if other is None or not (
+        other.spec == node.results[0].spec == chain.head.results[0].spec
+    ):
+        return False  # the product is not broadcast
     chain.more["residual"] = other
     return True
 

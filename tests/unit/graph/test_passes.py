@@ -96,6 +96,16 @@ def test_bias_activation_dropout_and_residual_become_one_kernel(golden) -> None:
     golden(f"{fuse(graph.trace(layer, (X, W, B, KeySpec())))}\n")
 
 
+def test_a_product_that_is_broadcast_takes_no_residual() -> None:
+    def body(row, w, x):
+        return nn.dense(row, w) + x
+
+    row, w, x = TensorSpec((1, 8)), TensorSpec((8, 8)), TensorSpec(("batch", 8))
+    made = fuse(graph.trace(body, (row, w, x)))
+    assert ids(made) == ["nn.dense", "math.add"]
+    assert ids(fuse(graph.trace(body, (x, w, x)))) == ["nn.dense"]
+
+
 def test_in_training_too(golden) -> None:
     def body(x, w, b, key):
         h = nn.relu(nn.dense(x, w, b))
