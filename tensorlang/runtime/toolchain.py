@@ -156,6 +156,10 @@ def _nvrtc() -> Any:
     path = _library()
     if path is None:
         raise TargetError(f"NVRTC is not found: {REMEDY}")
+    # NVRTC opens these by their bare name, which the loader knows once they are here
+    for beside in sorted(path.parent.glob("*nvrtc-builtins*")):
+        if ".alt." not in beside.name:
+            ctypes.CDLL(str(beside))
     return ctypes.CDLL(str(path))
 
 

@@ -1,6 +1,8 @@
 """Kernels of every family compile for three architectures, and keep their registers."""
 
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -66,6 +68,17 @@ def test_a_hash_rotates_in_one_instruction():
     bits = find("random.bits")
     sass = bits.build(bits.default, "cuda:sm_90a").asm
     assert re.search(r"\bSHF\.L\.W\.U32", sass)
+
+
+def test_the_compilers_need_nothing_else_loaded():
+    program = (
+        "from tensorlang.ops import find; op = find('nn.gelu'); "
+        "print(op.build(op.default, 'cuda:sm_80').ptx)"
+    )
+    said = subprocess.run(  # noqa: S603 - this very Python
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert ".target sm_80" in said.stdout, said.stderr
 
 
 def test_what_is_told_without_a_gpu():
