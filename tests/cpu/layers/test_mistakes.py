@@ -315,5 +315,5 @@ def test_validation_of_several_truths() -> None:
 def test_a_folder_that_is_not_there(tmp_path):
     pytest.importorskip("onnx", reason="models are saved through onnx")
     pytest.importorskip("safetensors", reason="states are saved through safetensors")
-    with pytest.raises(FileNotFoundError, match="there is no folder .*nowhere"):
+    with pytest.raises(FileNotFoundError, match=r"there is no folder .*nowhere"):
         model().save(tmp_path / "nowhere" / "all.onnx")
