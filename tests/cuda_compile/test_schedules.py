@@ -66,9 +66,7 @@ def test_sums_of_all_are_two_launches_of_wide_loads():
 def test_transposes_have_one_barrier():
     kernel = built("nn.transpose")
     assert count(r"BAR\.SYNC", kernel) == 1
-    # four squares of a thread each way, or twice as many in two branches
-    assert count(r"\bSTS", kernel) in (4, 8)
-    assert count(r"\bLDS", kernel) in (4, 8)
+    assert count(r"\bSTS", kernel) == count(r"\bLDS", kernel) == 4
 
 
 @pytest.mark.parametrize("name", OTHERS)

@@ -24,6 +24,7 @@ from tensorlang.codegen.simt.indices import narrow_indices
 from tensorlang.codegen.simt.launches import make_launches
 from tensorlang.codegen.simt.lockstep import in_lockstep
 from tensorlang.codegen.simt.narrow import widen_narrow
+from tensorlang.codegen.simt.quotients import divide_once
 from tensorlang.codegen.simt.reserved import RESERVED
 from tensorlang.codegen.simt.sharing import name_shared
 from tensorlang.codegen.simt.thread_folds import fold_across_threads
@@ -67,7 +68,7 @@ def lower(function: Function, target: Any) -> Function:
     function = unroll(load_once(function, names), names, _WRITTEN_OUT)
     function = narrow_copies(simplify_function(function))
     check_rows(function)
-    function = take_whole(widen_narrow(function))
+    function = divide_once(take_whole(widen_narrow(function)), names)
     return name_deep(narrow_indices(name_shared(function, names)), names)
 
 
