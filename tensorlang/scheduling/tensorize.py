@@ -17,10 +17,8 @@ from tensorlang.ir.nodes import (
     Expr,
     For,
     Function,
-    Let,
     Load,
     Node,
-    Ramp,
     Reduce,
     Stmt,
     Store,
@@ -29,9 +27,7 @@ from tensorlang.ir.nodes import (
 )
 from tensorlang.ir.visit import (
     free_vars,
-    fresh,
     names,
-    rebuild,
     substitute,
     walk,
     writes,
@@ -39,6 +35,7 @@ from tensorlang.ir.visit import (
 from tensorlang.scheduling.coverage import guards_of
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.linear import Linear, linear
+from tensorlang.scheduling.operands import Operand, last_dims, placed
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.tensor_intrinsics import TensorIntrinsic, tensor_intrinsic
 from tensorlang.scheduling.tree import (
@@ -50,7 +47,6 @@ from tensorlang.scheduling.tree import (
 )
 from tensorlang.scheduling.warp_intrinsics import WARP_NAMES, warp_intrinsic
 from tensorlang.scheduling.warps import (
-    Place,
     lanes_of,
     same_places,
     together,
@@ -73,35 +69,6 @@ class _Nest:
         """The terms of a form that the nest's loops drive."""
         own = {loop.var for loop in self.loops}
         return Linear(tuple((a, c) for a, c in form.terms if free_vars(a) & own))
-
-
-@dataclass(frozen=True, slots=True)
-class _Operand:
-    """Where an operand of the instruction lies: a buffer, an origin, its dimensions.
-
-    `dims` names, for each dimension of the buffer, the operand's dimension that runs
-    along it, or None.
-    """
-
-    buffer: Buffer
-    origin: tuple[Expr, ...]
-    dims: tuple[int | None, ...]
-
-    def at(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:
-        """The indices in the buffer of an element of the operand."""
-        return tuple(
-            base if d is None else _plus(base, indices[d])
-            for base, d in zip(self.origin, self.dims, strict=True)
-        )
-
-
-def _plus(base: Expr, index: Expr) -> Expr:
-    """`base + index`, the sum of a ramp taken into the ramp."""
-    if linear(base) == Linear():
-        return index
-    if isinstance(index, Ramp):
-        return dataclasses.replace(index, base=_plus(base, index.base))
-    return base if index == Const(0, i64) else base + index
 
 
 @legality("an instruction means what it replaces")
@@ -155,7 +122,7 @@ def no_guard_inside(target: _Nest) -> str | None:
 
 
 @legality("operands of an instruction do not overlap")
-def no_overlap(operands: Mapping[Buffer, _Operand], meaning: _Nest) -> str | None:
+def no_overlap(operands: Mapping[Buffer, Operand], meaning: _Nest) -> str | None:
     """What the instruction writes is no other operand of it."""
     for written in writes(meaning.block.body):
         for other, place in operands.items():
@@ -227,14 +194,15 @@ def _of_a_warp(func: Function, target: str, name: str) -> Function:
     _same_loops(dataclasses.replace(wanted, loops=meaning.loops), nest, name)
     same_computation(wanted, nest, name)
     whole_warps(tile, around)
-    places: dict[Buffer, Place] = {}
+    places: dict[Buffer, Operand] = {}
     pairs = zip(_accesses(wanted.block), _accesses(nest.block), strict=True)
     for (own, indices), (buffer, found) in pairs:
         _a_matrix(nest.block, buffer)
         first = (Const(0, i64),) * (buffer.ndim - len(indices))
         for index, given in zip(found, (*first, *indices), strict=True):
             same_places(meaning, tile, index, given)
-        places[own] = Place(buffer, found)
+        dims = last_dims(buffer, len(indices))
+        places[own] = Operand(buffer, found, dims)
     return replace(path, together(entry, tile, places, names(func)))
 
 
@@ -294,14 +262,14 @@ def _accesses(block: Block) -> Iterator[tuple[Buffer, tuple[Expr, ...]]]:
             yield from ((buffer, node.indices) for buffer in node.buffers)
 
 
-def _operands(meaning: _Nest, tile: _Nest) -> dict[Buffer, _Operand]:
+def _operands(meaning: _Nest, tile: _Nest) -> dict[Buffer, Operand]:
     """Which part of which buffer each operand is.
 
     Raises:
         ScheduleError: the tile's indices do not run like the instruction's.
     """
     loops = {a.var: b.var for a, b in zip(meaning.loops, tile.loops, strict=True)}
-    found: dict[Buffer, _Operand] = {}
+    found: dict[Buffer, Operand] = {}
     pairs = zip(_accesses(meaning.block), _accesses(tile.block), strict=False)
     for (own, wanted), (buffer, indices) in pairs:
         forms = [meaning.form(index) for index in wanted]
@@ -313,7 +281,7 @@ def _operands(meaning: _Nest, tile: _Nest) -> dict[Buffer, _Operand]:
                 f"block {tile.block.name!r} goes to {buffer.name!r} at [{shown}], "
                 f"which does not run through the tile like operand {own.name!r}"
             )
-        made = _Operand(buffer, _origin(tile, indices), dims)
+        made = Operand(buffer, _origin(tile, indices), dims)
         if found.setdefault(own, made) != made:
             raise ScheduleError(
                 f"operand {own.name!r} would be two places of {buffer.name!r} in block "
@@ -362,7 +330,7 @@ def _outer_part(tile: _Nest, axis: Axis) -> Linear:
 def _instruction(
     entry: TensorIntrinsic,
     tile: _Nest,
-    operands: Mapping[Buffer, _Operand],
+    operands: Mapping[Buffer, Operand],
     taken: set[str],
 ) -> Stmt:
     """The block with the instruction, run once for the tile."""
@@ -371,25 +339,7 @@ def _instruction(
         for axis in tile.block.axes
         if (outer := _outer_part(tile, axis)) != Linear()
     )
-    body = entry.implementation.body
-    local = {
-        n.var: Var(fresh(n.var.name, taken), n.var.dtype)
-        for n in walk(body)
-        if isinstance(n, Let)
-    }
-
-    def put(node: Any) -> Any:
-        if isinstance(node, Var):
-            return local.get(node, node)
-        if isinstance(node, Buffer):
-            return node
-        node = rebuild(node, put)
-        if isinstance(node, (Load, Store)) and node.buffer in operands:
-            place = operands[node.buffer]
-            at = place.at(node.indices)
-            return dataclasses.replace(node, buffer=place.buffer, indices=at)
-        return node
-
+    body = placed(entry.implementation.body, operands, {}, taken)
     folds = any(axis.kind == "reduction" for axis in axes)
     init = tile.block.init if folds else None
-    return dataclasses.replace(tile.block, axes=axes, body=put(body), init=init)
+    return dataclasses.replace(tile.block, axes=axes, body=body, init=init)

@@ -24,21 +24,17 @@ from tensorlang.ir.nodes import (
     Const,
     Expr,
     For,
-    Let,
-    Load,
-    Node,
-    Ramp,
     Stmt,
-    Store,
     Var,
     seq,
 )
 from tensorlang.ir.semantics import evaluate
 from tensorlang.ir.simplify import simplify
-from tensorlang.ir.visit import free_vars, fresh, rebuild, substitute, walk
+from tensorlang.ir.visit import free_vars, fresh, substitute
 from tensorlang.scheduling.coverage import guards_of
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.linear import Linear, linear
+from tensorlang.scheduling.operands import Operand, placed
 from tensorlang.scheduling.tensor_intrinsics import TensorIntrinsic
 
 THREADS = "thread.x"
@@ -155,30 +151,10 @@ def same_places(meaning: Lanes, tile: Lanes, index: Expr, wanted: Expr) -> str |
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where an operand of the instruction begins in its buffer, by the block's axes."""
-
-    buffer: Buffer
-    origin: tuple[Expr, ...]
-
-    def at(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:
-        """The indices in the buffer of an element of the operand: the last ones."""
-        first = len(self.origin) - len(indices)
-        moved = map(_plus, self.origin[first:], indices)
-        return (*self.origin[:first], *moved)
-
-
-def _plus(base: Expr, index: Expr) -> Expr:
-    if isinstance(index, Ramp):
-        return dataclasses.replace(index, base=base + index.base)
-    return base + index
-
-
 def together(
     entry: TensorIntrinsic,
     tile: Lanes,
-    places: Mapping[Buffer, Place],
+    places: Mapping[Buffer, Operand],
     taken: set[str],
 ) -> Stmt:
     """The block with the instruction, run once by every lane of the warp."""
@@ -190,26 +166,8 @@ def together(
     own = Axis(lane, "spatial", Const(WARP, i64), tile.threads.var % WARP)
     loop = entry.implementation.body
     assert isinstance(loop, For)
-    named: dict[Node, Expr] = {loop.var: lane}
-    for node in walk(loop.body):
-        if isinstance(node, Let):
-            named[node.var] = Var(fresh(node.var.name, taken), node.var.dtype)
-
-    def put(node: Any) -> Any:
-        if isinstance(node, Var):
-            return named.get(node, node)
-        if isinstance(node, Buffer):
-            return node
-        node = rebuild(node, put)
-        if isinstance(node, (Load, Store)) and node.buffer in places:
-            place = places[node.buffer]
-            at = place.at(node.indices)
-            return dataclasses.replace(node, buffer=place.buffer, indices=at)
-        return node
-
-    return dataclasses.replace(
-        tile.block, axes=(*axes, own), body=put(loop.body), init=seq()
-    )
+    body = placed(loop.body, places, {loop.var: lane}, taken)
+    return dataclasses.replace(tile.block, axes=(*axes, own), body=body, init=seq())
 
 
 def lanes_of(block: Block, loops: Sequence[For], around: Sequence[For]) -> Lanes:

@@ -1,0 +1,75 @@
+"""Operands of an instruction: where in the buffers of a function they lie."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tensorlang.ir.dtypes import i64
+from tensorlang.ir.nodes import Buffer, Const, Expr, Let, Load, Ramp, Stmt, Store, Var
+from tensorlang.ir.visit import fresh, rebuild, walk
+from tensorlang.scheduling.linear import Linear, linear
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """Where an operand of the instruction lies: a buffer, an origin, its dimensions.
+
+    `dims` names, for each dimension of the buffer, the operand's dimension that runs
+    along it, or None.
+    """
+
+    buffer: Buffer
+    origin: tuple[Expr, ...]
+    dims: tuple[int | None, ...]
+
+    def at(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:
+        """The indices in the buffer of an element of the operand."""
+        return tuple(
+            base if d is None else _plus(base, indices[d])
+            for base, d in zip(self.origin, self.dims, strict=True)
+        )
+
+
+def last_dims(buffer: Buffer, count: int) -> tuple[int | None, ...]:
+    """The dimensions of an operand that runs along the last ones of its buffer."""
+    first = buffer.ndim - count
+    return (*(None,) * first, *range(count))
+
+
+def _plus(base: Expr, index: Expr) -> Expr:
+    """`base + index`, the sum of a ramp taken into the ramp."""
+    if linear(base) == Linear():
+        return index
+    if isinstance(index, Ramp):
+        return dataclasses.replace(index, base=_plus(base, index.base))
+    return base if index == Const(0, i64) else base + index
+
+
+def placed(
+    body: Stmt,
+    operands: Mapping[Buffer, Operand],
+    variables: Mapping[Var, Expr],
+    taken: set[str],
+) -> Stmt:
+    """An instruction's statements, on operands where they lie, under fresh names."""
+    named: dict[Var, Expr] = dict(variables)
+    for node in walk(body):
+        if isinstance(node, Let):
+            named[node.var] = Var(fresh(node.var.name, taken), node.var.dtype)
+
+    def put(node: Any) -> Any:
+        if isinstance(node, Var):
+            return named.get(node, node)
+        if isinstance(node, Buffer):
+            return node
+        node = rebuild(node, put)
+        if isinstance(node, (Load, Store)) and node.buffer in operands:
+            place = operands[node.buffer]
+            at = place.at(node.indices)
+            return dataclasses.replace(node, buffer=place.buffer, indices=at)
+        return node
+
+    return put(body)  # type: ignore[no-any-return]
