@@ -244,6 +244,10 @@ class Operator:
         sizes = self.sizes(self.workload(*shapes, **attributes))
         return self.cost(*shapes, **attributes).at(sizes)
 
+    def built(self, launch: Kernel) -> Any:
+        """The kernel that a launch of this operator is of; None of another's."""
+        return self._launches.get(launch)
+
     def forget(self) -> None:
         """Look for the best kernels anew at the next calls, as after tuning."""
         self.kernels.clear()

@@ -57,8 +57,21 @@ def made(
     return given(name, out, shape, dtype), out
 
 
-def given(name: str, out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+def given(
+    name: str,
+    out: Any,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    known: Any = None,
+) -> Any:
     """The memory of a caller's `out=`: a NumPy array, or one on a device.
+
+    Args:
+        name: What errors call the operator.
+        out: What the caller gave.
+        shape: The result's.
+        dtype: Its element type.
+        known: The same as it was already seen, if it was.
 
     Raises:
         ShapeError, DTypeError, ArgumentError: it does not fit the result.
@@ -66,7 +79,7 @@ def given(name: str, out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> 
     reason = arrays.immutable(out)
     if reason:
         raise ArgumentError(f"{name}: out {reason}; pass a NumPy array")
-    array = seen(out, f"{name}: out")
+    array = seen(out, f"{name}: out") if known is None else known
     if array.shape != shape:
         raise ShapeError(f"{name}: out has shape {array.shape}, the result {shape}")
     if array.dtype != dtype:

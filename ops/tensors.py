@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 
 from tensorlang.errors import ArgumentError, DTypeError, ShapeError
+from tensorlang.ops import on_torch
 from tensorlang.ops.dispatch import Late, own
 from tensorlang.ops.operator import Algorithm, Front, Launch, Operator
 from tensorlang.workload import Workload, attributes_of
@@ -261,8 +262,12 @@ def call(  # noqa: PLR0917 - by position, for speed
     Raises:
         ShapeError, DTypeError, ArgumentError: an argument does not fit.
     """
+    given, asked = arrays, target
     for array in arrays:
         if type(array) is not np.ndarray:
+            again = on_torch.repeated(op, arrays, attributes, scalars, target, out)
+            if again is not None:
+                return again
             like, arrays, there = _views(op, arrays)
             break
     else:
@@ -277,6 +282,8 @@ def call(  # noqa: PLR0917 - by position, for speed
         if len(op.kernels) > _MOST_KNOWN:  # of a program whose shapes never end
             op.kernels.clear()
         ready = op.kernels[key] = _prepared(op, arrays, attributes, target)
+    if there is not None:
+        on_torch.remember(op, given, attributes, asked, ready)
     if ready.reshaped:
         arrays = [
             array if shape is None else array.reshape(shape)

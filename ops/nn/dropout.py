@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tensorlang.errors import ArgumentError, DTypeError, ShapeError
+from tensorlang.ops import on_torch
 from tensorlang.ops.dispatch import own
 from tensorlang.ops.operator import declared
 from tensorlang.ops.random.draw import CHUNK, Plan, Run, check_batch
@@ -217,6 +218,14 @@ def _masked(  # noqa: PLR0917 - by position, for speed
             if op is not dropout_grad:
                 key.consume("drawn from", 4)
             return launch, (key.words, x, out, *more, 0, 0, *limits), out
+    if type(key) is Key and not more and key.words.ndim == 1:
+        again = on_torch.again(op, (x,), key.impl, stream, target)
+        result = None if again is None else again.result(x, out)
+        if again is not None and result is not None:
+            limits = scalars(rate, again.numpy)
+            if op is not dropout_grad:
+                key.consume("drawn from", 4)
+            return again.launch, (key.words, x, result, 0, 0, *limits), result
     return _general(op, x, rate, key, stream, target, out, *more)
 
 
@@ -241,8 +250,9 @@ def _general(  # noqa: PLR0917 - as _masked
         raise ArgumentError(f"{op.id} takes a Key as key=, not {type(key).__name__}")
     if stream not in STREAMS:
         raise ArgumentError(f"{op.id}: stream {stream!r} is none of {STREAMS}")
-    values = seen(x, f"{op.id}: x")
-    target = target_of(op.id, (x, out)) if target is None else target
+    values, asked = seen(x, f"{op.id}: x"), target
+    beside = None if out is None else seen(out, f"{op.id}: out")
+    target = target_of(op.id, (values, beside)) if target is None else target
     kind = _float_type(op.id, values.dtype)
     limits = scalars(rate, values.dtype)
     if key.shape != values.shape[: key.ndim]:
@@ -256,7 +266,7 @@ def _general(  # noqa: PLR0917 - as _masked
     if out is None:
         array, shown = results.empty(op.id, values.shape, values.dtype, x)
     else:
-        array = results.given(op.id, out, values.shape, values.dtype)
+        array = results.given(op.id, out, values.shape, values.dtype, beside)
         shown = out
     memo = (key.impl, values.dtype, stream, target)
     wide = flat[-1] >= 2 * CHUNK
@@ -264,6 +274,9 @@ def _general(  # noqa: PLR0917 - as _masked
         op, memo, kind, batch=key.ndim > 0, carries=wide
     )
     run = Run(plan, impl(key.impl), 0, limits, (values,), more)
+    if isinstance(key, Key) and not (more or key.ndim) and values.size < CHUNK:
+        facts, shapes = (key.impl, stream, asked), (key.words.shape, flat, flat)
+        on_torch.keep(op, (x,), facts, plan.kernel, shapes, values.shape, values.dtype)
     if op is dropout_grad and isinstance(key, Key):
         return run, (key.words, array, flat), shown
     words = key.take("drawn from")

@@ -11,7 +11,9 @@ import ctypes
 import operator
 import struct
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -28,6 +30,8 @@ from tensorlang.runtime.signature import (
     evaluate,
     show_dim,
 )
+
+_typed = cache(DType)
 
 
 @dataclass(slots=True)
@@ -66,7 +70,7 @@ def block_of(
     """The arguments as compiled code takes them: addresses, then scalars' bits."""
     block = (ctypes.c_uint64 * (signature.slots + 1))(*addresses)
     for slot, spec in enumerate(signature.scalars, len(addresses)):
-        block[slot] = _bits(spec, call.scalars[spec.name])
+        block[slot] = bits(spec, call.scalars[spec.name])
     return block
 
 
@@ -190,7 +194,9 @@ def scalar(kernel: str, spec: ScalarSpec, value: Any) -> Any:
     Raises:
         DTypeError: it is no number of that kind, or its type cannot hold it.
     """
-    dtype = DType(spec.dtype)
+    dtype = _typed(spec.dtype)
+    if type(value) is float and dtype.is_float:
+        return value
     where = f"{kernel}: {spec.name}"
     if dtype.is_float:
         try:
@@ -210,11 +216,14 @@ def scalar(kernel: str, spec: ScalarSpec, value: Any) -> Any:
     return number
 
 
-def _bits(spec: ScalarSpec, value: Any) -> int:
+def bits(spec: ScalarSpec, value: Any) -> int:
     """A scalar's bits, as the low end of an 8-byte slot."""
-    dtype = DType(spec.dtype)
+    dtype = _typed(spec.dtype)
     if dtype.name == "f64":
         return int(struct.unpack("<Q", struct.pack("<d", value))[0])
+    if dtype.name == "f32":
+        with suppress(OverflowError):  # where it rounds to an infinity
+            return int(struct.unpack("<I", struct.pack("<f", value))[0])
     if dtype.is_float:
         with np.errstate(over="ignore"):
             raw = np.asarray(value).astype(dtype.numpy).tobytes()

@@ -119,28 +119,33 @@ def from_torch(tensor: Any, name: str) -> DeviceArray:
         raise ArgumentError(
             f"{name} requires a gradient, which would be lost; pass {name}.detach()"
         )
-    dtype = _numpy_type(str(tensor.dtype).partition(".")[2], name)
+    dtype = _of_torch(tensor.dtype)
+    if dtype is None:
+        title = str(tensor.dtype).partition(".")[2]
+        raise DTypeError(f"{name} has dtype {title}, which kernels do not have")
+    index = tensor.device.index or 0
     return array_at(
-        tensor.device.index or 0,
+        index,
         tensor.data_ptr(),
         tuple(tensor.shape),
         dtype,
-        strides=tuple(stride * dtype.itemsize for stride in tensor.stride()),
+        strides=tuple([stride * dtype.itemsize for stride in tensor.stride()]),
         kind="torch",
         owner=tensor,
-        stream=cuda_results.current_stream(tensor),
+        stream=cuda_results.stream_of(index),
     )
 
 
-def _numpy_type(name: str, array: str) -> np.dtype[Any]:
+@cache
+def _of_torch(dtype: Any) -> np.dtype[Any] | None:
+    """NumPy's type for one of PyTorch's; None where it has none."""
+    name = str(dtype).partition(".")[2]
     if name == "bfloat16":
         return bf16.numpy
     try:
         return np.dtype(name)
     except TypeError:
-        raise DTypeError(
-            f"{array} has dtype {name}, which kernels do not have"
-        ) from None
+        return None
 
 
 def from_interface(value: Any, name: str) -> DeviceArray:

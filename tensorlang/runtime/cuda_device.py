@@ -9,8 +9,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import cache
 from typing import Final
 
@@ -39,20 +38,9 @@ class Device:
         self.context: Final = int(held.handle)
         self.lock: Final = threading.RLock()
 
-    @contextmanager
-    def current(self) -> Iterator[None]:
-        """The context as this thread's current one, as whoever calls has left it."""
-        held = ctypes.c_void_p()
-        cuda_driver.call("cuCtxGetCurrent", ctypes.byref(held))
-        if held.value == self.context:
-            yield
-            return
-        cuda_driver.call("cuCtxPushCurrent_v2", self.context)
-        try:
-            yield
-        finally:
-            with suppress(DeviceError):
-                cuda_driver.call("cuCtxPopCurrent_v2", ctypes.byref(held))
+    def current(self) -> Current:
+        """The context as this thread's current one, until the `with` ends."""
+        return Current(self.context)
 
     def owner_of(self, address: int) -> int:
         """The handle of the context in which an address was allocated.
@@ -63,6 +51,32 @@ class Device:
         with self.current(), suppress(DeviceError):
             cuda_driver.call("cuPointerGetAttribute", ctypes.byref(context), 1, address)
         return context.value or 0
+
+
+class Current:
+    """A context as this thread's current one, and whatever was so before afterwards.
+
+    Args:
+        context: Its handle.
+    """
+
+    __slots__ = ("_context", "_held", "_pushed")
+
+    def __init__(self, context: int) -> None:
+        self._context = context
+        self._held = ctypes.c_void_p()
+        self._pushed = False
+
+    def __enter__(self) -> None:
+        cuda_driver.call("cuCtxGetCurrent", ctypes.byref(self._held))
+        if self._held.value != self._context:
+            cuda_driver.call("cuCtxPushCurrent_v2", self._context)
+            self._pushed = True
+
+    def __exit__(self, *_: object) -> None:
+        if self._pushed:
+            with suppress(DeviceError):
+                cuda_driver.call("cuCtxPopCurrent_v2", ctypes.byref(self._held))
 
 
 def _refused(error: Exception, index: int) -> DeviceError:

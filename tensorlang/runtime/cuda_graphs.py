@@ -29,12 +29,15 @@ class Graphs:
     Args:
         device: Where it runs.
         host: What the host runs for it.
+
+    Attributes:
+        pay: Whether a graph is worth its making.
     """
 
     def __init__(self, device: Device, host: Mapping[str, Any]) -> None:
         loops = any(kind == "for" for kind, *_ in host["program"])
         many = loops or len(host["launches"]) >= FEWEST_LAUNCHES
-        self._pay = many and os.environ.get(VARIABLE) != "0"
+        self.pay = many and os.environ.get(VARIABLE) != "0"
         self._device = device
         self._seen: dict[Hashable, int | None] = {}
 
@@ -49,7 +52,7 @@ class Graphs:
         Returns:
             False where there is no graph for it, and nothing was started.
         """
-        if not self._pay:
+        if not self.pay:
             return False
         if key not in self._seen:
             self._make_room()
@@ -62,7 +65,7 @@ class Graphs:
             except DeviceError as error:
                 if error.lost:
                     raise
-                self._pay = False  # a driver without them: launches go one by one
+                self.pay = False  # a driver without them: launches go one by one
                 return False
         cuda_driver.call("cuGraphLaunch", graph, stream)
         return True

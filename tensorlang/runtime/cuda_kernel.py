@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -20,6 +20,7 @@ from tensorlang.runtime import (
     toolchain,
 )
 from tensorlang.runtime.cuda_graphs import Graphs
+from tensorlang.runtime.cuda_known import Known, KnownCalls
 from tensorlang.runtime.cuda_module import Module, workspace
 from tensorlang.runtime.cuda_results import current_stream
 from tensorlang.runtime.cuda_sets import sets_of, takes_sets
@@ -40,14 +41,19 @@ class CudaKernel(DeviceKernel):
 
     Attributes:
         ptx: NVIDIA's portable assembly, from which ptxas made the machine code.
+        alignments: Bytes that the addresses of each array must be multiples of.
+        has_temporaries: Whether its launches hand on arrays of their own.
     """
 
     def __init__(self, artifact: Artifact, target: Target) -> None:
         super().__init__(artifact, target)
         self._host, self._code = launcher.unpacked(artifact.wrapper_code)
         self._checks = any(["faults"] in x["args"] for x in self._host["launches"])
-
-        alone = not self._checks and not launcher_text.temporaries(self._host)
+        self.alignments: Sequence[int] = self._host["alignments"]
+        self.has_temporaries = bool(launcher_text.temporaries(self._host))
+        self._known = KnownCalls(self)
+        self.launch = self._quick
+        alone = not self._checks and not self.has_temporaries
         if alone and takes_sets(artifact.signature):
             self.each = self._each
 
@@ -71,18 +77,19 @@ class CudaKernel(DeviceKernel):
         }
 
     @cached_property
-    def _launcher(self) -> launcher.Launcher:
+    def launcher(self) -> launcher.Launcher:
+        """What starts all launches of a call."""
         return launcher.Launcher(self.name, self._host, self._code)
 
     @cached_property
     def _encode(self) -> int:
         """The address of what encodes tensor maps, where there are some."""
-        if not self._launcher.has_maps:
+        if not self.launcher.has_maps:
             return 0
         return cuda_driver.address_of("cuTensorMapEncodeTiled")
 
     @cached_property
-    def _module(self) -> Module:
+    def module(self) -> Module:
         """The machine code in the GPU's context, loaded at the first call.
 
         Raises:
@@ -98,11 +105,27 @@ class CudaKernel(DeviceKernel):
 
     @cached_property
     def _graphs(self) -> Graphs:
-        return Graphs(self._module.device, self._host)
+        return Graphs(self.module.device, self._host)
+
+    def _quick(self, *args: Any) -> None:
+        """Start all launches on the arrays' stream, after a look at what may differ."""
+        if not self._known.call(args):
+            self._slow(*args)
+
+    def known(self, shapes: Sequence[tuple[int, ...]]) -> Known | None:
+        """What is known of calls with arrays of these shapes; None where faults may be.
+
+        Args:
+            shapes: Of all buffers, as the kernel takes them.
+        """
+        return None if self._checks else Known(self, shapes)
+
+    def slow(self, *args: Any) -> None:
+        """Check the arguments, and start all launches on the arrays' stream."""
+        self._slow(*args)
 
     def _slow(self, *args: Any) -> None:
-        """Check the arguments, and start all launches on the arrays' stream."""
-        module = self._module
+        module = self.module
         call = calling.prepare(self.signature, args, seen)
         there = [array for array in call.arrays if isinstance(array, DeviceArray)]
         for array in there:
@@ -116,6 +139,13 @@ class CudaKernel(DeviceKernel):
             np.copyto(target, source)
         if code:
             self._fault(code)
+        if not (self._checks or call.back):
+            self._remember(args, call)
+
+    def _remember(self, args: Sequence[Any], call: calling.Call) -> None:
+        key = self._known.key(args)
+        if key is not None:
+            self._known.keep(key, [array.shape for array in call.arrays])
 
     def _each(self, *given: Any) -> bool:
         """Update sets of PyTorch's tensors; False where they do not fit."""
@@ -130,13 +160,13 @@ class CudaKernel(DeviceKernel):
         known = calling.Call([None] * count, {length: 0, **scalars})
         block = calling.block_of(self.signature, known, [0] * count)
         at = [scalar.name for scalar in self.signature.scalars].index(length)
-        module = self._module
+        module = self.module
         stream = current_stream(given[0][0])
         with module.device.lock, module.device.current():
             for elements, addresses in sets:
                 block[:count] = addresses
                 block[count + at] = elements
-                self._start(block, [], stream, again=False)
+                self.start(block, [], stream, again=False)
         return True
 
     def _on_its_device(self, array: DeviceArray) -> None:
@@ -150,7 +180,7 @@ class CudaKernel(DeviceKernel):
         """Have the stream wait for other streams where arrays come from."""
         others = {a.stream for a in there if a.stream is not None} - {stream}
         for other in sorted(others - ({1} if stream == cuda_driver.LEGACY else set())):
-            mark = cuda_device.Event(self._module.device)
+            mark = cuda_device.Event(self.module.device)
             mark.record(other)
             mark.awaited_by(stream)
 
@@ -160,51 +190,69 @@ class CudaKernel(DeviceKernel):
         addresses = [0 if n in moved else a.memory for n, a in enumerate(call.arrays)]
         block = calling.block_of(self.signature, call, addresses)
         place = ctypes.addressof(block)
-        sizes = list(self._launcher.sizes(place))
+        sizes = list(self.launcher.sizes(place))
         taken = held.take([*sizes, *(call.arrays[n].nbytes for n in moved)], stream)
         copies = []
         for n, address in zip(moved, taken[len(sizes) :], strict=True):
             block[n] = address
             copies.append((self.signature.buffers[n], call.arrays[n], address))
             cuda_transfers.bring(*copies[-1], stream)
-        self._start(block, taken[: len(sizes)], stream, again=not moved)
+        self.start(block, taken[: len(sizes)], stream, again=not moved)
         cuda_transfers.take_back(copies, stream)
         self._after(call, stream)
         return module.report(stream) if self._checks else 0
 
-    def _start(
+    def start(
         self, block: Any, temporaries: list[int], stream: int, *, again: bool
     ) -> None:
-        """All launches: as a graph where that pays and the call is made again."""
-        module, place = self._module, ctypes.addressof(block)
+        """All launches: as a graph where that pays and the call is made again.
 
-        def start(on: int) -> None:
-            code = self._launcher(
-                place,
-                temporaries,
-                module.faults,
-                module.table,
-                cuda_driver.address_of("cuLaunchKernel"),
-                on,
-                self._encode,
+        Args:
+            block: The arguments as compiled code takes them: `calling.block_of`.
+            temporaries: The address of each.
+            stream: Where.
+            again: Whether a call with the same arguments may come.
+        """
+        place = ctypes.addressof(block)
+        if again and self._graphs.pay:
+            key = (bytes(block), tuple(temporaries))
+
+            def start(on: int) -> None:
+                self._started(place, temporaries, on)
+
+            if self._graphs.run(key, start, stream):
+                return
+        self._started(place, temporaries, stream)
+
+    def _started(self, place: int, temporaries: list[int], stream: int) -> None:
+        module = self.module
+        code = self.launcher(
+            place,
+            temporaries,
+            module.faults,
+            module.table,
+            self._entry,
+            stream,
+            self._encode,
+        )
+        if code == launcher_text.TOO_LARGE:
+            raise DeviceError(
+                f"{self.name}: a launch has more blocks than a GPU starts at once; "
+                "compute in parts"
             )
-            if code == launcher_text.TOO_LARGE:
-                raise DeviceError(
-                    f"{self.name}: a launch has more blocks than a GPU starts at once; "
-                    "compute in parts"
-                )
-            if code:
-                raise cuda_driver.failed(f"{self.name}: starting a launch", code)
+        if code:
+            raise cuda_driver.failed(f"{self.name}: starting a launch", code)
 
-        key = (bytes(block), tuple(temporaries))
-        if not (again and self._graphs.run(key, start, stream)):
-            start(stream)
+    @cached_property
+    def _entry(self) -> int:
+        """The address of the driver's function that starts a kernel."""
+        return cuda_driver.address_of("cuLaunchKernel")
 
     def _after(self, call: calling.Call, stream: int) -> None:
         """Have the streams of written arrays wait for the launches."""
         for spec, array in zip(self.signature.buffers, call.arrays, strict=True):
             other = getattr(array, "stream", None)
             if spec.written and other not in (None, stream):
-                mark = cuda_device.Event(self._module.device)
+                mark = cuda_device.Event(self.module.device)
                 mark.record(stream)
                 mark.awaited_by(other)

@@ -38,7 +38,16 @@ def handed_over(array: DeviceArray) -> Any:
 
 def current_stream(tensor: Any) -> int:
     """PyTorch's current stream on the GPU of a tensor."""
-    found: int = sys.modules["torch"].cuda.current_stream(tensor.device).cuda_stream
+    return stream_of(tensor.device.index or 0)
+
+
+def stream_of(index: int) -> int:
+    """PyTorch's current stream on a GPU; as Triton asks for it, where it can be."""
+    torch = sys.modules["torch"]
+    try:
+        found: int = torch._C._cuda_getCurrentRawStream(index)  # noqa: SLF001 - quick
+    except AttributeError:
+        found = torch.cuda.current_stream(index).cuda_stream
     return found
 
 

@@ -6,6 +6,7 @@ What reads a library's arrays is imported with the first of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cache
 from importlib import import_module
 from typing import Any, Final
 
@@ -43,11 +44,18 @@ def on_device(value: Any, name: str) -> DeviceArray | None:
     place = _reader(value)
     if place is None:
         return None
-    module, _, function = place.partition(":")
-    made: DeviceArray = getattr(import_module(module), function)(value, name)
+    made = _read_by(place)(value, name)
     if made.dtype.hasobject:
         raise ArgumentError(f"{name} has elements of Python, not numbers")
     return made
+
+
+@cache
+def _read_by(place: str) -> Callable[[Any, str], DeviceArray]:
+    """The function at `module:function`."""
+    module, _, function = place.partition(":")
+    found: Callable[[Any, str], DeviceArray] = getattr(import_module(module), function)
+    return found
 
 
 def _reader(value: Any) -> str | None:

@@ -48,7 +48,7 @@ def test_many_launches_as_a_graph_and_one_by_one(monkeypatch):
         for _ in range(3):  # launches, then captured, then again
             kernel.launch(*held, *scalars)
         results.append([fetched(array) for array in held])
-        monkeypatch.setattr(kernel._graphs, "_pay", False)
+        monkeypatch.setattr(kernel._graphs, "pay", False)
     for a, b in zip(*results, strict=True):
         np.testing.assert_array_equal(a, b)
 
