@@ -104,6 +104,7 @@ from tensorlang.ops.nn.pooling import (
     max_pool3d,
     max_pool3d_grad,
 )
+from tensorlang.ops.nn.slicing import slice, slice_grad
 from tensorlang.ops.nn.softmax import (
     log_softmax,
     log_softmax_grad,
@@ -207,6 +208,8 @@ __all__ = [
     "sigmoid_grad",
     "silu",
     "silu_grad",
+    "slice",
+    "slice_grad",
     "softmax",
     "softmax_grad",
     "softplus",

@@ -7,7 +7,7 @@ arrays that have a shape and no memory (`tensorlang.ops.inference`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from tensorlang.graph.specs import (
     TensorSpec,
     at_sizes,
     by_samples,
+    least,
     names_in,
     sample,
 )
@@ -30,6 +31,10 @@ from tensorlang.ops.inference import abstract, results
 from tensorlang.ops.inplace import InplaceOperator
 from tensorlang.ops.operator import Operator
 from tensorlang.ops.random.impls import impl
+from tensorlang.ops.tensors import MOST_ELEMENTS
+
+# what takes some places of dimensions, and asks of others nothing
+_CUTTING: Final = ("nn.slice", "nn.slice_grad")
 
 
 def apply(op: Operator, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -67,6 +72,7 @@ def inferred(
     nest = (*args, *kwargs.values())
     names = names_in(tuple(value.spec.shape for value in values_in(nest)))
     names |= names_in(nest)
+    beyond = _beyond(op, args, kwargs) if names else 0
     single = True
 
     def ask(sizes: dict[str, int]) -> tuple[Spec, ...]:
@@ -80,7 +86,27 @@ def inferred(
         single = not isinstance(made, tuple)
         return tuple(map(_spec_of, (made,) if single else made))
 
-    return by_samples(names, ask), single
+    return by_samples(names, ask, beyond), single
+
+
+def _beyond(op: Operator, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int:
+    """The size that all open ones are larger than, where an operator is asked.
+
+    It is asked of no negative size; and a slice, of dimensions that reach further than
+    its bounds.
+    """
+    nest = (*args, *kwargs.values())
+    needed = max(least(value.shape) for value in values_in(nest))
+    return needed + (_reach(nest) if op.id in _CUTTING else 0)
+
+
+def _reach(nest: Any) -> int:
+    """How far the bounds in a nest reach together; beyond any array is its end."""
+    if isinstance(nest, (tuple, list)):
+        return sum(map(_reach, nest))
+    if isinstance(nest, int):
+        return abs(nest) if abs(nest) <= MOST_ELEMENTS else 0
+    return least(nest)
 
 
 def _lifted(arg: Any) -> Any:
@@ -121,7 +147,8 @@ def _explained(  # noqa: PLR0917 - what there is to tell
     met = ", ".join(str(v.spec) for v in values_in((*args, *kwargs.values())))
     names = names_in(tuple(v.shape for v in values_in((*args, *kwargs.values()))))
     if names:  # the operator was asked for numbers, of which it speaks
-        met += f", as if {' and '.join(sample(names))}"
+        asked = sample(names, _beyond(op, args, kwargs))
+        met += f", as if {' and '.join(asked)}"
     where = f"layer {layer!r} ({place})" if layer else place
     try:
         return type(problem)(f"{where}: {op.id} of {met}: {problem}")

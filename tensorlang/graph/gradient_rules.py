@@ -29,6 +29,15 @@ def _added(site: Site) -> Found:
     return found
 
 
+@rule("nn.slice")
+def _slice(site: Site) -> Found:
+    """Only the shape of what was sliced is looked at: it need not be kept."""
+    from tensorlang.graph.autodiff import zeros  # noqa: PLC0415 - it builds on this
+
+    x, *bounds = (site.named[name] for name in ("x", "begin", "end", "step"))
+    return [(x, nn.slice_grad(site.dy, zeros(x.spec), *bounds))]
+
+
 def unbroadcast(dy: Value, operand: Value) -> Any:
     """The gradient in the operand's shape."""
     if dy.shape == operand.shape:

@@ -110,11 +110,15 @@ class Reader:
         return tuple(self.several("]", self.extent)[0])
 
     def extent(self) -> Extent:
-        """A size: `3`, `batch`, `2*batch+1`."""
+        """A size: `3`, `batch`, `2*batch+1`, `batch-1`."""
         made = self._product()
-        while self.take("+"):
+        while self.take("+") or self._less():
             made = made + self._product()
         return made
+
+    def _less(self) -> bool:
+        """Whether a number that is taken away stands here."""
+        return self.here.kind == "number" and self.here.text.startswith("-")
 
     def _product(self) -> Extent:
         made = self._factor()

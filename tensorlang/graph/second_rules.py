@@ -40,7 +40,7 @@ def _said_anew(site: Site) -> Found:
 
 _LINEAR: Final = (
     *("math.sum", "math.mean", "math.cumsum", "math.negative", "nn.batch_flatten"),
-    *("nn.reshape", "nn.transpose", "nn.global_avg_pool"),
+    *("nn.reshape", "nn.slice", "nn.transpose", "nn.global_avg_pool"),
     *(f"nn.avg_pool{rank}d" for rank in (1, 2, 3)),
     *(f"nn.adaptive_avg_pool{rank}d" for rank in (1, 2, 3)),
 )

@@ -48,10 +48,10 @@ class Dim:
         """The size where the named ones are known.
 
         Raises:
-            ShapeError: one of them is not.
+            ShapeError: one of them is not, or they make it negative.
         """
         try:
-            return sum(
+            made = sum(
                 count * int(np.prod([sizes[name] for name in monomial], dtype=int))
                 for monomial, count in self.terms
             )
@@ -60,6 +60,10 @@ class Dim:
             raise ShapeError(
                 f"the size {name} is not known; say it, as with sizes={{{name!r}: 32}}"
             ) from None
+        if made < 0:
+            known = ", ".join(f"{name} = {sizes[name]}" for name in sorted(self.names))
+            raise ShapeError(f"the size {self} is below 0 where {known}")
+        return made
 
     def __add__(self, other: Dim | int) -> Extent:
         return _tidy([*self.terms, *_terms(other)])
@@ -79,7 +83,7 @@ class Dim:
         for monomial, count in self.terms:
             factors = [] if count == 1 and monomial else [str(count)]
             shown.append("*".join([*factors, *monomial]))
-        return "+".join(shown)
+        return "+".join(shown).replace("+-", "-")
 
     __repr__ = __str__
 
@@ -195,18 +199,31 @@ class KeySpec:
 Spec: TypeAlias = TensorSpec | KeySpec
 
 
-def sample(names: set[str]) -> list[str]:
+def sample(names: set[str], beyond: int = 0) -> list[str]:
     """What an operator is asked for first where sizes have names, as text."""
-    return [f"{name} = {_PRIMES[3 * n]}" for n, name in enumerate(sorted(names))]
+    first = enumerate(sorted(names))
+    return [f"{name} = {_PRIMES[3 * n] + beyond}" for n, name in first]
+
+
+def least(nest: Any) -> int:
+    """How large sizes with names have to be for no size in a nest to be negative."""
+    if isinstance(nest, Dim):
+        return sum(-count for _, count in nest.terms if count < 0)
+    if isinstance(nest, (tuple, list)):
+        return max(map(least, nest), default=0)
+    return 0
 
 
 def by_samples(
-    names: set[str], ask: Callable[[dict[str, int]], tuple[Spec, ...]]
+    names: set[str],
+    ask: Callable[[dict[str, int]], tuple[Spec, ...]],
+    beyond: int = 0,
 ) -> tuple[Spec, ...]:
     """Specs as functions of named sizes, from a rule that knows numbers only.
 
     The rule is asked where each name has one of two sizes, which fixes a polynomial of
-    the first degree in each; a further question must agree with it.
+    the first degree in each; a further question must agree with it. All are larger than
+    `beyond`, from where on the rule is one polynomial.
 
     Raises:
         ShapeError: no such polynomial gives the rule's shapes.
@@ -214,7 +231,10 @@ def by_samples(
     order = sorted(names)
     if not order:
         return ask({})
-    steps = {name: _PRIMES[3 * n : 3 * n + 3] for n, name in enumerate(order)}
+    steps = {
+        name: [prime + beyond for prime in _PRIMES[3 * n : 3 * n + 3]]
+        for n, name in enumerate(order)
+    }
     corners = list(itertools.product((0, 1), repeat=len(order)))
     asked = [
         ask({name: steps[name][at] for name, at in zip(order, corner, strict=True)})

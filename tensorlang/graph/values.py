@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tensorlang.graph.scopes import Scope, current, outside, path
 from tensorlang.graph.specs import KeySpec, Shape, Spec, TensorSpec
-from tensorlang.ops import math
+from tensorlang.ops import math, nn
 from tensorlang.ops.operator import Operator
 
 if TYPE_CHECKING:
@@ -142,6 +142,25 @@ class Tensor(Value):
     def dtype(self) -> str:
         """Our name of the element type, such as `f32`."""
         return self.spec.dtype
+
+    @property
+    def T(self) -> Any:  # noqa: N802 - NumPy's name
+        """The tensor with its dimensions in reverse order."""
+        return nn.transpose(self)
+
+    def reshape(self, *shape: Any) -> Any:
+        """The elements in another shape, one of whose extents may be -1."""
+        return nn.reshape(self, shape[0] if len(shape) == 1 else shape)
+
+    def __getitem__(self, index: Any) -> Any:
+        from tensorlang.graph.indexing import indexed  # noqa: PLC0415 - it builds on this
+
+        return indexed(self, index)
+
+    def __iter__(self) -> Iterator[Any]:
+        from tensorlang.graph.indexing import rows  # noqa: PLC0415 - it builds on this
+
+        return rows(self)
 
     def __neg__(self) -> Any:
         return math.negative(self)

@@ -31,6 +31,8 @@ THREADS = [
     "nn.embedding_grad",
     "nn.layer_norm_grad",
     "nn.softmax",
+    "nn.slice",
+    "nn.slice_grad",
     "nn.transpose",
     "optim.adam",
     "optim.sum_of_squares",

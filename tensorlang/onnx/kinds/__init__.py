@@ -89,6 +89,8 @@ KINDS: Final[dict[str, Kind]] = {
     "nn.global_max_pool": images.over_all("GlobalMaxPool"),
     "nn.pad": shapes.pad,
     "nn.pad_grad": shapes.inside,
+    "nn.slice": shapes.cut,
+    "nn.slice_grad": shapes.put_back,
     "nn.dropout": keys.dropout,
     "nn.dropout_train": keys.dropout_train,
     "random.split": keys.split,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from tensorlang.errors import GraphError
 from tensorlang.graph.specs import Dim
 from tensorlang.graph.values import Node
@@ -52,6 +54,68 @@ def pad(writer: Writer, node: Node) -> Any:
     ends = [low for low, _ in pairs] + [high for _, high in pairs]
     around = writer.name(0 if value is None else value, x)
     return writer.emit("Pad", writer.name(x), writer.whole(*ends), around)
+
+
+_FIRST, _LAST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+
+
+def cut(writer: Writer, node: Node) -> Any:
+    """Some places of some dimensions."""
+    x = node.args[0]
+    begin, end, step = (
+        _spread(argument(node, at, name, None), x.ndim)
+        for at, name in enumerate(("begin", "end", "step"), 1)
+    )
+    bounds = [
+        (axis, *_bounds(node, low, high, 1 if by is None else by))
+        for axis, (low, high, by) in enumerate(zip(begin, end, step, strict=True))
+        if (low, high, by) != (None, None, None)
+    ]
+    if not bounds:
+        return writer.emit("Identity", writer.name(x))
+    axes, starts, ends, steps = (
+        writer.whole(*each) for each in zip(*bounds, strict=True)
+    )
+    return writer.emit("Slice", writer.name(x), starts, ends, axes, steps)
+
+
+def _spread(given: Any, rank: int) -> tuple[Any, ...]:
+    """A bound for each dimension."""
+    known = tuple(given) if isinstance(given, (list, tuple)) else (given,)
+    return known + (None,) * (rank - len(known))
+
+
+def _bounds(node: Node, low: Any, high: Any, step: int) -> tuple[int, int, int]:
+    """First place, the place before which it ends, and step, as ONNX has them."""
+    if isinstance(low, Dim) or isinstance(high, Dim):
+        raise GraphError(f"{node.place}: ONNX is written for slices of known bounds")
+    first, last = (0, _LAST) if step > 0 else (_LAST, _FIRST)
+    return (first if low is None else low), (last if high is None else high), step
+
+
+def put_back(writer: Writer, node: Node) -> Any:
+    """Zeros around a slice."""
+    dy, x = node.args[:2]
+    begin, end, step = (
+        _spread(argument(node, at, name, None), x.ndim)
+        for at, name in enumerate(("begin", "end", "step"), 2)
+    )
+    if any(by not in {None, 1} for by in step):
+        raise GraphError(f"{node.place}: ONNX is written for slices back of step 1")
+    pairs = [
+        (0, 0) if low is high is None else _around(node, low, high, extent)
+        for low, high, extent in zip(begin, end, x.shape, strict=True)
+    ]
+    ends = [low for low, _ in pairs] + [high for _, high in pairs]
+    return writer.emit("Pad", writer.name(dy), writer.whole(*ends))
+
+
+def _around(node: Node, low: Any, high: Any, extent: Any) -> tuple[int, int]:
+    """The places before a slice, and those behind it."""
+    if not isinstance(extent, int):
+        raise GraphError(f"{node.place}: ONNX is written for slices of known sizes")
+    taken = range(extent)[low:high]
+    return taken.start, extent - len(taken) - taken.start
 
 
 def inside(writer: Writer, node: Node) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -12,6 +12,8 @@ from tensorlang.graph.specs import Dim, TensorSpec
 from tensorlang.graph.values import Key, Value
 from tensorlang.onnx.calls import Call
 from tensorlang.ops import math, nn
+
+_FARTHEST: Final = (1 << 31) - 1
 
 
 def flatten(call: Call) -> Any:
@@ -91,11 +93,12 @@ def _gather(call: Call) -> Any:
 
 def _taken(call: Call, x: Any, index: int) -> Any:
     """One place of an axis, which goes."""
-    axis = call.given.get("axis", 0) % x.ndim
-    at = index % _extent(call, x, axis)
-    return nn.reshape(
-        part(x, axis, at, at + 1), (*x.shape[:axis], *x.shape[axis + 1 :])
-    )
+    return _along(x, call.given.get("axis", 0), index)
+
+
+def _along(x: Any, axis: int, index: Any) -> Any:
+    """The tensor indexed along one axis."""
+    return x[(*[slice(None)] * (axis % x.ndim), index)]
 
 
 def element(call: Call) -> Any:
@@ -109,17 +112,6 @@ def element(call: Call) -> Any:
 def concat(call: Call) -> Any:
     """Arrays behind each other."""
     return nn.concatenate(call.inputs, call.given["axis"])
-
-
-def part(x: Any, axis: int, start: int, stop: int) -> Any:
-    """The elements of an axis from one number to another."""
-    around: list[tuple[Any, Any]] = [(0, 0)] * x.ndim
-    around[axis] = (start, x.shape[axis] - stop)
-    shape = (*x.shape[:axis], stop - start, *x.shape[axis + 1 :])
-    if around[axis] == (0, 0):
-        return x
-    # what lies inside of a padding; only the shape of the zeros is looked at
-    return nn.pad_grad(x, zeros(TensorSpec(shape, x.dtype)), tuple(around))
 
 
 def pad(call: Call) -> Any:
@@ -146,35 +138,30 @@ def split(call: Call) -> Any:
     sizes = [each] * count if given is None else [int(n) for n in given]
     ends = [min(int(n), whole) for n in np.cumsum(sizes)]
     return tuple(
-        part(x, axis, start, end)
+        _along(x, axis, slice(start, end))
         for start, end in zip([0, *ends[:-1]], ends, strict=True)
     )
 
 
 def slices(call: Call) -> Any:
-    """Parts of some axes, without gaps."""
+    """Some places of some axes."""
     x = call.inputs[0]
     starts, ends = (call.known(at, "a bound") for at in (1, 2))
     axes, steps = call.known(3, "the axes"), call.known(4, "the steps")
-    if steps is not None and any(int(n) != 1 for n in steps):
-        raise call.refuse("we have slices of step 1 alone")
-    over = range(len(starts)) if axes is None else axes
-    for axis, low, high in zip(over, starts, ends, strict=True):
-        at = int(axis) % x.ndim
-        if (
-            isinstance(x.shape[at], Dim)
-            and _is(int(low), 0)
-            and _all(high, x.shape[at])
-        ):
-            continue
-        whole = _extent(call, x, at)
-        start, stop, _ = slice(int(low), int(high)).indices(whole)
-        x = part(x, at, start, max(start, stop))
-    return x
+    over = range(len(starts)) if axes is None else [int(axis) for axis in axes]
+    by = [1] * len(starts) if steps is None else [int(step) for step in steps]
+    cut = [slice(None)] * x.ndim
+    for axis, low, high, step in zip(over, starts, ends, by, strict=True):
+        first, last = (-1, 1) if step > 0 else (1, -1)
+        cut[axis] = slice(_bound(low, first), _bound(high, last), step)
+    return x[tuple(cut)]
 
 
-def _all(high: Any, extent: Dim) -> bool:
-    return high == extent if isinstance(high, Dim) else int(high) >= (1 << 31) - 1
+def _bound(number: Any, side: int) -> Any:
+    """A bound; None where it lies beyond all that an array has on this side."""
+    if isinstance(number, Dim):
+        return number
+    return None if int(number) * side >= _FARTHEST else int(number)
 
 
 def _extent(call: Call, x: Any, axis: int) -> int:

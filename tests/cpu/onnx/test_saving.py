@@ -292,3 +292,44 @@ def test_a_summary_of_a_file_counts_its_weights(tmp_path) -> None:
     assert total in again
     assert total in model.summary()
     assert all(path.rpartition(".")[0] in again for path in model.get_params())
+
+
+def cut(x):
+    """Slices of all kinds: from both ends, of open sizes, backwards and in steps."""
+    return x[:, 0], x[:, -1, 1:], x[:, 1:-1], x[:, ::-1, ::3], x[..., None, 5:1:-2]
+
+
+@pytest.mark.parametrize("extent", [5, "time"])
+def test_slices_come_back_and_run_elsewhere(tmp_path, extent) -> None:
+    made = Model(cut).compile(TensorSpec(("batch", extent, 8)), train=False)
+    made.save(tmp_path / "net.onnx")
+    x = RNG.normal(size=(3, 5, 8)).astype(np.float32)
+    found = session(tmp_path / "net.onnx").run(None, {"x0": x})
+    again = Model.load(tmp_path / "net.onnx")(x)
+    for wanted, there, here in zip(cut(x), found, again, strict=True):
+        np.testing.assert_array_equal(there, wanted)
+        np.testing.assert_array_equal(here, wanted)
+
+
+def test_the_gradient_of_a_slice_is_a_pad_in_a_file(tmp_path) -> None:
+    def back(x):
+        return nn.slice_grad(x[:, 1:-1, 2:], x, (None, 1, 2), (None, -1))
+
+    made = Model(back).compile(TensorSpec((3, 5, 8)), train=False)
+    made.save(tmp_path / "net.onnx")
+    x = RNG.normal(size=(3, 5, 8)).astype(np.float32)
+    found = session(tmp_path / "net.onnx").run(None, {"x0": x})[0]
+    np.testing.assert_array_equal(found, made(x))
+    assert (found[:, 1:-1, 2:] == x[:, 1:-1, 2:]).all()
+
+
+def test_slices_whose_bounds_depend_on_data_are_refused(tmp_path) -> None:
+    onnx = pytest.importorskip("onnx")
+    text = """<ir_version: 8, opset_import: ["" : 18]>
+    g (float[4] x, int64[1] start) => (float[n] y) {
+        end = Constant <value = int64[1] {4}> ()
+        y = Slice(x, start, end)
+    }"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "net.onnx")
+    with pytest.raises(GraphError, match=r"a bound depends on data; we need a const"):
+        Model.load(tmp_path / "net.onnx")

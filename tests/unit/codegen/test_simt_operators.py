@@ -66,7 +66,31 @@ GPU = get("cuda:sm_80")
 def test_threads_do_what_the_definition_says(name):
     op = find(name)
     gate = Gate(op, op.default, op.algorithms["direct"].tolerance)
-    case = next(gate._judged())
+    judge(op, gate, next(gate._judged()))
+
+
+CUTS = [
+    {"begin": (0, 4), "size": (-1, 8), "step": (1, 1)},
+    {"begin": (0, 3), "size": (-1, 8), "step": (1, 1)},
+    {"begin": (4, 13), "size": (3, 5), "step": (-2, -3)},
+    {"begin": (1, 0), "size": (2, -1), "step": (2, 1)},
+]
+
+
+@pytest.mark.parametrize("cut", CUTS, ids=lambda cut: str(cut["begin"]))
+@pytest.mark.parametrize("name", ["nn.slice", "nn.slice_grad"])
+def test_slices_are_what_the_definition_says(name, cut):
+    op, shape = find(name), (5, 16)
+    if name == "nn.slice":
+        workload = op.workload(shape, **cut)
+    else:
+        taken = find("nn.slice").shape(shape, **cut)
+        workload = op.workload(taken, shape=shape, **cut)
+    gate = Gate(op, workload, 0.0)
+    judge(op, gate, gate._interpreted(workload))
+
+
+def judge(op, gate, case):
     func = default(op, case.workload, GPU, {})[0].function
     lowered = lower(func, GPU)
     verify(lowered)

@@ -42,6 +42,7 @@ ARGUMENTS = {
     "embedding": lambda: (given(B, dtype="int64"), given(9, 3)),
     "concatenate": lambda: ([given(B, 4), given(B, 4)],),
     "pad": lambda: (given(B, 4), ((1, 0), (0, 2))),
+    "slice": lambda: (given(B, 4), (None, 3), (None, 0), (None, -2)),
     "reshape": lambda: (given(B, 4), (-1, 2)),
     "global_avg_pool": lambda: (given(*IMAGES[2]),),
     "global_max_pool": lambda: (given(*IMAGES[2]),),
