@@ -27,6 +27,7 @@ MAX_BYTES: Final = 16 << 20
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:+-]{0,127}")
 _SECONDS_TO_WAIT: Final = 30
 _LARGEST: Final = 1e18
+_LONGEST: Final = 400  # characters of a line
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 KnobValue: TypeAlias = bool | int | float | str
@@ -53,6 +54,8 @@ class Record:
         error: Largest error against the reference, in units of the gate's tolerance.
         date: Day of the measurement, ISO 8601.
         static: Chosen by static cost only; never outranks a measured one.
+        measured: On a GPU, the device, its driver, its clocks while it was timed, and
+            the compilers: a line for people.
     """
 
     workload: Workload
@@ -70,6 +73,7 @@ class Record:
     error: float
     date: str
     static: bool = False
+    measured: str = ""
 
     def outranks(self, other: Record) -> bool:
         """Whether this one is to be kept of two for one workload."""
@@ -81,11 +85,14 @@ class Record:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON data; `from_json` reads it back to an equal record."""
-        return {
+        data = {
             **asdict(self),
             "workload": self.workload.to_json(),
             "knobs": dict(self.knobs),
         }
+        if not self.measured:
+            del data["measured"]
+        return data
 
     @classmethod
     def from_json(cls, data: Any) -> Record:
@@ -101,6 +108,7 @@ class Record:
             raise RecordError(f"a record has no field {', '.join(sorted(unknown))}")
         try:
             fields = {name: read(data[name]) for name, read in _READERS.items()}
+            fields["measured"] = _line(data.get("measured", ""))
         except KeyError as missing:
             raise RecordError(f"a record lacks its field {missing}") from None
         return cls(**fields)
@@ -138,6 +146,12 @@ def _day(value: Any) -> str:
 def _flag(value: Any) -> bool:
     if not isinstance(value, bool):
         raise RecordError(f"{str(value)[:80]!r} is neither true nor false")
+    return value
+
+
+def _line(value: Any) -> str:
+    if not isinstance(value, str) or len(value) > _LONGEST or not value.isprintable():
+        raise RecordError(f"{str(value)[:80]!r} is not a line of text")
     return value
 
 

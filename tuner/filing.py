@@ -89,6 +89,7 @@ def filed(
         error=outcome.error,
         date=time.strftime("%Y-%m-%d"),
         static=run.static,
+        measured=measured.measured,
     )
     timed_too = (
         incumbent is not None and candidate_of(incumbent).key in measured.samples

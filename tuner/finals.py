@@ -45,10 +45,12 @@ class Finals:
     Attributes:
         samples: Seconds a call, round by round, by candidate.
         failed: Outcomes of candidates that seemed right and are not.
+        measured: On a GPU, where and under which clocks; for people.
     """
 
     samples: Samples = field(default_factory=dict)
     failed: list[tuple[Candidate, Outcome]] = field(default_factory=list)
+    measured: str = ""
 
 
 def seconds_for(entrants: Sequence[Entrant], rounds: int) -> float:
@@ -105,6 +107,7 @@ def _heat(
     except Silent:
         return None if left() <= 0 else Outcome(HUNG, "hung in the finals")
     finals.samples.update(samples)
+    finals.measured = worker.measured
     finals.failed += [
         (entrant.candidate, Outcome(WRONG, failed[entrant.key]))
         for entrant in entrants

@@ -52,6 +52,10 @@ class Worker:
         target: The target's name.
         static: Whether candidates are compiled and estimated only, as where no device
             of the target's kind is.
+
+    Attributes:
+        started: How many processes there were.
+        measured: On a GPU, under what the last finals were timed; for people.
     """
 
     def __init__(
@@ -70,6 +74,7 @@ class Worker:
         self._stage = ""
         self._open = False
         self.started = 0
+        self.measured = ""
 
     def __enter__(self) -> Self:
         """Start the process; it loads while the tuner prepares."""
@@ -130,6 +135,7 @@ class Worker:
         except (Died, Silent):
             self.stop()
             raise
+        self.measured = str(answer.get("measured", ""))
         return answer["samples"], answer["failed"]
 
     def stop(self) -> None:

@@ -12,7 +12,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from tensorlang.tuner.telemetry import State
 
 Clock = Callable[[], int]
 RESOLUTION_FACTOR: Final = 1000  # a sample is at least this many clock ticks long
@@ -33,10 +36,14 @@ class Ratio:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds a call: one sample a round, and how many calls each sample held."""
+    """Seconds a call: one sample a round, and how many calls each sample held.
+
+    `states` are those of the GPU beside each sample, where it was on one that tells.
+    """
 
     samples: tuple[float, ...]
     calls: int
+    states: tuple[State | None, ...] = ()
 
     @property
     def median(self) -> float:

@@ -1,14 +1,17 @@
 """How a kernel is timed where it runs: by this machine's clock, or by a GPU's.
 
 On a GPU each run is timed alone, between two marks in its stream, with the caches cold:
-before it, memory is overwritten that is larger than they are, and that takes longer
-than the host needs to start the run, so that the marks enclose no waiting for it. The
-arrays lie on the device; their numbers are normally distributed, for power, and with it
-the clock, depend on them.
+before it, memory is overwritten that is larger than they are, as often as it takes the
+host to start the run, so that the marks enclose no waiting for it. (The overwriting
+leaves lines to be written back in the cache, as the run itself does: what writes more
+than the cache holds is timed as in a row of such runs.) The arrays lie on the device;
+their numbers are normally distributed, for power, and with it the clock, depend on
+them. The clocks are read beside each sample, while the GPU is at work.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
@@ -16,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
+from tensorlang.tuner import telemetry
 from tensorlang.tuner.rounds import Timing, interleaved
 
 if TYPE_CHECKING:
@@ -29,6 +33,8 @@ _ROUNDS: Final = 7
 _FLUSHED_BYTES: Final = 512 << 20  # longer to write than the host needs for a call
 _MOST_RUNS: Final = 30
 _WARM_UP: Final = 0.05  # seconds until a GPU's clock is up
+_MARGIN: Final = 1.5  # times what the host needs for a call
+_MOST_WRITES: Final = 16
 
 
 class Timer(Protocol):
@@ -42,6 +48,9 @@ class Timer(Protocol):
 
     def against(self, calls: Mapping[str, Call], rounds: int) -> dict[str, Timing]:
         """The times of candidates, interleaved in rounds."""
+
+    def measured(self, timings: Iterable[Timing]) -> str:
+        """Where they were timed, and under which clocks, as a line for people."""
 
 
 def timer_of(target: Target) -> Timer:
@@ -72,6 +81,10 @@ class HostTimer:
         """The times of candidates, interleaved in rounds."""
         return interleaved(calls, rounds=rounds, min_sample=_SAMPLE, warm_up=0.02)
 
+    def measured(self, timings: Iterable[Timing]) -> str:  # noqa: ARG002 - a timer's
+        """Nothing: a record's target says all that is known of a CPU."""
+        return ""
+
 
 class CudaTimer:
     """By a GPU's clock, with cold caches.
@@ -87,18 +100,42 @@ class CudaTimer:
         )
 
         self._driver, self._cuda = cuda_driver, cuda_device
+        self._target = target
         self._device = cuda_device.device(target.index)
         self._size = max(_FLUSHED_BYTES, 4 * target.l2_bytes)
         self._flushed: Memory | None = None
+        self._once = 0.0  # seconds that one overwriting takes
+        self._start = 0.0  # seconds that the host needed for the last run
+        self._read = telemetry.reader(target.index)
         self._held: list[Memory] = []
 
     def arguments(self, given: Sequence[Any]) -> list[Any]:
         """The arguments with all arrays on the GPU."""
         self._held.clear()
+        return self.keep(given)
+
+    def keep(self, given: Sequence[Any]) -> list[Any]:
+        """The same beside those that are there."""
         return [
             self._there(value) if isinstance(value, np.ndarray) else value
             for value in given
         ]
+
+    def copy(self, size: int) -> Call:
+        """A call that copies so many bytes from one place on the GPU to another."""
+        source, goal = (self._cuda.Memory(self._device, size) for _ in range(2))
+
+        def run() -> None:
+            with self._device.current():
+                self._driver.call(
+                    "cuMemcpyDtoDAsync_v2",
+                    goal.address,
+                    source.address,
+                    size,
+                    self._driver.LEGACY,
+                )
+
+        return run
 
     def _there(self, array: np.ndarray[Any, Any]) -> Any:
         from tensorlang.runtime.cuda_arrays import array_at  # noqa: PLC0415 - the same
@@ -122,37 +159,72 @@ class CudaTimer:
 
     def once(self, call: Call, best: float) -> Timing:
         """A candidate's time, of one run where that is far behind the best."""
+        self._warm([self._overwrite])  # it was idle, and slow, while this was built
         call()
         (alone,) = self._runs(call, 1)
         if best and alone > _HOPELESS * best:
             return Timing((alone,), 1)
         self._warm([call])
-        return self._rounds({"it": call}, {"it": alone}, _ROUNDS)["it"]
+        return self._rounds({"it": call}, {"it": (alone, self._start)}, _ROUNDS)["it"]
 
     def against(self, calls: Mapping[str, Call], rounds: int) -> dict[str, Timing]:
         """The times of candidates, interleaved in rounds."""
         for call in calls.values():
             call()
         self._warm(calls.values())
-        alone = {name: median(self._runs(call, 3)) for name, call in calls.items()}
+        alone = {
+            name: (median(self._runs(call, 3)), self._start)
+            for name, call in calls.items()
+        }
         return self._rounds(calls, alone, rounds)
 
     def _rounds(
-        self, calls: Mapping[str, Call], alone: Mapping[str, float], rounds: int
+        self,
+        calls: Mapping[str, Call],
+        alone: Mapping[str, tuple[float, float]],
+        rounds: int,
     ) -> dict[str, Timing]:
-        """Each round samples every call once, in an order that rotates."""
+        """Each round samples every call once, in an order that rotates.
+
+        Args:
+            calls: By name.
+            alone: How long each takes, and how long the host does to start it.
+            rounds: How many.
+        """
         counts = {
             name: min(max(int(_SAMPLE / max(seconds, 1e-7)), 1), _MOST_RUNS)
-            for name, seconds in alone.items()
+            for name, (seconds, _) in alone.items()
         }
+        writes = {name: self._writes(start) for name, (_, start) in alone.items()}
         samples: dict[str, list[float]] = {name: [] for name in calls}
+        states: dict[str, list[telemetry.State | None]] = {name: [] for name in calls}
         order = list(calls)
         for number in range(rounds):
             turn = number % len(order)
             for name in order[turn:] + order[:turn]:
-                runs = self._runs(calls[name], counts[name])
+                runs = self._runs(calls[name], counts[name], writes[name], states[name])
                 samples[name].append(median(runs))
-        return {name: Timing(tuple(samples[name]), counts[name]) for name in calls}
+        return {
+            name: Timing(tuple(samples[name]), counts[name], tuple(states[name]))
+            for name in calls
+        }
+
+    def _writes(self, start: float) -> int:
+        """How often memory is overwritten while the host starts a run."""
+        if not self._once:
+            (self._once,) = self._runs(self._overwrite, 1)
+        needed = math.ceil(_MARGIN * start / max(self._once, 1e-6))
+        return min(max(needed, 1), _MOST_WRITES)
+
+    def measured(self, timings: Iterable[Timing]) -> str:
+        """Device, driver, compilers, and the clocks beside all samples."""
+        from tensorlang.runtime import toolchain  # noqa: PLC0415 - where there is one
+
+        states = [state for timing in timings for state in timing.states]
+        return (
+            f"{self._target.device}, driver for CUDA {self._target.driver}, "
+            f"{toolchain.versions()}; {telemetry.described(states)}"
+        )
 
     def _warm(self, calls: Iterable[Call]) -> None:
         """Keep the GPU at work until its clock is up."""
@@ -161,21 +233,41 @@ class CudaTimer:
             while time.perf_counter() < end:
                 self._runs(call, 3)
 
-    def _runs(self, call: Call, count: int) -> list[float]:
-        """The seconds of some runs, each with cold caches."""
-        driver, stream = self._driver, self._driver.LEGACY
-        marks = []
+    def _runs(
+        self,
+        call: Call,
+        count: int,
+        writes: int = 1,
+        states: list[telemetry.State | None] | None = None,
+    ) -> list[float]:
+        """The seconds of some runs, each with cold caches, and the state beside them."""
+        stream = self._driver.LEGACY
+        marks, starts = [], []
         with self._device.current():
-            if self._flushed is None:
-                self._flushed = self._cuda.Memory(self._device, self._size)
             for _ in range(count):
                 first = self._cuda.Event(self._device, timing=True)
                 last = self._cuda.Event(self._device, timing=True)
-                driver.call(
-                    "cuMemsetD8Async", self._flushed.address, 0, self._size, stream
-                )
+                for _ in range(writes):
+                    self._overwrite()
                 first.record(stream)
+                begun = time.perf_counter()
                 call()
+                starts.append(time.perf_counter() - begun)
                 last.record(stream)
                 marks.append((first, last))
+            self._start = min(starts)
+            if states is not None:
+                states.append(self._read())
             return [last.seconds_since(first) for first, last in marks]
+
+    def _overwrite(self) -> None:
+        """Drive out of the caches what they hold."""
+        if self._flushed is None:
+            self._flushed = self._cuda.Memory(self._device, self._size)
+        self._driver.call(
+            "cuMemsetD8Async",
+            self._flushed.address,
+            0,
+            self._size,
+            self._driver.LEGACY,
+        )

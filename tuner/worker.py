@@ -115,7 +115,8 @@ class Session:
                 failed[candidate.key] = str(problem)
         timings = self._timer.against(calls, int(request["rounds"]))
         samples = {key: list(timing.samples) for key, timing in timings.items()}
-        return {"samples": samples, "failed": failed}
+        measured = self._timer.measured(timings.values())
+        return {"samples": samples, "failed": failed, "measured": measured}
 
     @contextmanager
     def _stage(self, name: str, spent: dict[str, float]) -> Iterator[None]:

@@ -30,6 +30,8 @@ _P, _I, _U, _S, _U64 = (
 FUNCTIONS: Final[dict[str, tuple[Any, ...]]] = {
     "cuGetErrorName": (_I, _P),
     "cuGetErrorString": (_I, _P),
+    "cuDeviceGet": (_P, _I),
+    "cuDeviceGetPCIBusId": (_P, _I, _I),
     "cuCtxGetCurrent": (_P,),
     "cuCtxPushCurrent_v2": (_P,),
     "cuCtxPopCurrent_v2": (_P,),

@@ -35,6 +35,7 @@ from tensorlang.runtime import (
     host_program,
     toolchain,
 )
+from tensorlang.tuner import telemetry
 
 CONTEXT, OTHER_CONTEXT = 0xC0, 0xC1
 OUT_OF_MEMORY, INVALID_HANDLE, ILLEGAL_ADDRESS, LAUNCH_FAILED = 2, 400, 700, 719
@@ -99,6 +100,7 @@ def forget():
         targets._cuda,
         cuda_device.device,
         cuda_arrays.place_of,
+        telemetry.reader,
     ):
         held.cache_clear()
 
@@ -186,6 +188,12 @@ class Driver:
 
     def _cuGetErrorString(self, code, text):
         text._obj.value = b"as the driver says"
+
+    def _cuDeviceGet(self, place, index):
+        place._obj.value = index
+
+    def _cuDeviceGetPCIBusId(self, text, size, device):
+        text.value = b"0000:1b:00.0"
 
     def _cuCtxGetCurrent(self, place):
         place._obj.value = self.current

@@ -58,6 +58,12 @@ def layers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
 def test_a_record_reads_back_equal() -> None:
     record = made()
     assert Record.from_json(json.loads(json.dumps(record.to_json()))) == record
+    on_gpu = made(measured="NVIDIA H200, driver for CUDA 13.0; SM 1755 MHz, 61 C")
+    assert Record.from_json(json.loads(json.dumps(on_gpu.to_json()))) == on_gpu
+    assert on_gpu.to_json().keys() - record.to_json().keys() == {"measured"}
+    for bad in ("two\nlines", "x" * 500, 3):
+        with pytest.raises(RecordError, match="is not a line of text"):
+            Record.from_json(record.to_json() | {"measured": bad})
 
 
 def test_the_better_of_two_stays_and_static_never_outranks_measured() -> None:

@@ -21,6 +21,8 @@ def entrant(name: str, seconds: float = 1e-3) -> Entrant:
 class FakeWorker:
     """Times each by its own figure; dies, hangs or refuses for some names."""
 
+    measured = "here"
+
     def __init__(self, **behaviour: str) -> None:
         self.behaviour = behaviour
         self.heats: list[list[str]] = []

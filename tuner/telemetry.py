@@ -1,0 +1,175 @@
+"""What a GPU's clocks, power and heat were while something was timed; never set here.
+
+NVML tells them (`nvidia-ml-py`), or `nvidia-smi` where that is not installed. A sample
+that was taken while the GPU held its clock back, for power or heat, is marked: it says
+less of a kernel than of the room that the GPU stands in.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from statistics import median
+from typing import Any, Final
+
+from tensorlang.errors import DeviceError
+
+# NVML's bits of reasons for a lower clock, of which the last ones slow a GPU that works
+_REASONS: Final = {
+    0x4: "power cap",
+    0x8: "hardware slowdown",
+    0x20: "heat",
+    0x40: "heat, by hardware",
+    0x80: "power brake",
+}
+_COLUMNS: Final = (
+    "clocks.sm",
+    "clocks.mem",
+    "power.draw",
+    "temperature.gpu",
+    "clocks_throttle_reasons.active",
+)
+_SMI_SECONDS: Final = 20
+_BUS_ID: Final = 32  # characters
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A GPU at one moment.
+
+    Attributes:
+        sm_mhz: Clock of its multiprocessors.
+        memory_mhz: Clock of its memory.
+        watts: What it draws.
+        celsius: How warm it is.
+        slowed: Why its clock is held back; empty where it is not.
+    """
+
+    sm_mhz: int
+    memory_mhz: int
+    watts: float
+    celsius: int
+    slowed: tuple[str, ...] = ()
+
+
+Reader = Callable[[], State | None]
+
+
+@cache
+def reader(index: int) -> Reader:
+    """What tells the state of a GPU of CUDA's number; it says None where nothing can.
+
+    CUDA numbers the GPUs that it is shown, NVML all of them: they agree on the bus.
+    """
+    try:
+        bus = _bus_id(index)
+    except (DeviceError, AttributeError):
+        return _silent
+    for made in (_by_nvml, _by_smi):
+        read = made(bus)
+        if read is not None and read() is not None:
+            return read
+    return _silent
+
+
+def described(states: Sequence[State | None]) -> str:
+    """States as people read them: medians, and why the clock was held back."""
+    known = [state for state in states if state is not None]
+    if not known:
+        return "clocks unknown"
+    said = (
+        f"SM {median(s.sm_mhz for s in known):.0f} MHz, "
+        f"memory {median(s.memory_mhz for s in known):.0f} MHz, "
+        f"{median(s.watts for s in known):.0f} W, {max(s.celsius for s in known)} C"
+    )
+    slow = sorted({reason for state in known for reason in state.slowed})
+    count = sum(bool(state.slowed) for state in known)
+    return (
+        f"{said}, slowed by {' and '.join(slow)} in {count} of {len(known)}"
+        if (slow)
+        else said
+    )
+
+
+def _silent() -> State | None:
+    return None
+
+
+def _bus_id(index: int) -> str:
+    """Where a GPU of CUDA's number is plugged in, as `0000:1b:00.0`."""
+    from tensorlang.runtime import cuda_driver  # noqa: PLC0415 - where there is one
+
+    text = ctypes.create_string_buffer(_BUS_ID)
+    handle = ctypes.c_int()
+    cuda_driver.call("cuDeviceGet", ctypes.byref(handle), index)
+    cuda_driver.call("cuDeviceGetPCIBusId", text, len(text), handle.value)
+    return text.value.decode()
+
+
+def _by_nvml(bus: str) -> Reader | None:
+    if find_spec("pynvml") is None:
+        return None
+    nvml = import_module("pynvml")
+    try:
+        nvml.nvmlInit()
+        handle = nvml.nvmlDeviceGetHandleByPciBusId(bus.encode())
+    except Exception:  # noqa: BLE001 - NVML's own errors, or no library
+        return None
+    why = getattr(
+        nvml,
+        "nvmlDeviceGetCurrentClocksEventReasons",
+        getattr(nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", None),
+    )
+
+    def read() -> State | None:
+        try:
+            return State(
+                nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM),
+                nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_MEM),
+                nvml.nvmlDeviceGetPowerUsage(handle) * 1e-3,
+                nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU),
+                _reasons(why(handle) if why else 0),
+            )
+        except Exception:  # noqa: BLE001 - as on a slice of a GPU, which tells less
+            return None
+
+    return read
+
+
+def _by_smi(bus: str) -> Reader | None:
+    command = ["nvidia-smi", f"--id={bus}", f"--query-gpu={','.join(_COLUMNS)}"]
+
+    def read() -> State | None:
+        try:
+            said = subprocess.run(  # noqa: S603 - our own arguments
+                [*command, "--format=csv,noheader,nounits"],
+                capture_output=True,
+                text=True,
+                check=True,
+                timeout=_SMI_SECONDS,
+            ).stdout
+            return _parsed(said)
+        except (OSError, subprocess.SubprocessError, ValueError):
+            return None
+
+    return read
+
+
+def _parsed(line: str) -> State:
+    """The state in a line of `nvidia-smi`; what it does not support is 0."""
+    sm, memory, watts, celsius, why = (part.strip() for part in line.split(","))
+    numbers = [float(n) if n[:1].isdigit() else 0.0 for n in (sm, memory, celsius)]
+    drawn = float(watts) if watts[:1].isdigit() else 0.0
+    bits = int(why, 16) if why.startswith("0x") else 0
+    return State(
+        int(numbers[0]), int(numbers[1]), drawn, int(numbers[2]), _reasons(bits)
+    )
+
+
+def _reasons(bits: Any) -> tuple[str, ...]:
+    return tuple(name for bit, name in _REASONS.items() if int(bits) & bit)
