@@ -24,6 +24,7 @@ from tensorlang.schedules.simt.tensor_contractions import tensor_contractions
 from tensorlang.schedules.simt.tensor_cores import tensor_cores
 from tensorlang.schedules.simt.tiles import tiles
 from tensorlang.schedules.simt.transpose import turned
+from tensorlang.schedules.simt.windows import windows
 from tensorlang.schedules.stages import (
     CONTRACTION,
     INJECTIVE,
@@ -43,6 +44,7 @@ _WIDE: Final = 4  # numbers of one access
 @schedule("generic", model="simt")
 def generic(s: Schedule, knobs: Knobs) -> None:
     """Every stage by its kind; never refuses a function."""
+    windows(s, knobs)
     inline_producers(s)
     for name in stage_names(s):
         stage = stage_named(s, name)

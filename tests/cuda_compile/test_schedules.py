@@ -85,3 +85,33 @@ def test_convolutions_of_bf16_copy_16_bytes_beside_tensor_cores(layout):
     assert count(r"\bHMMA", kernel) >= 32
     assert count(r"LDGSTS\.E\.BYPASS\.\S*128", kernel) >= 12
     assert not re.search(r"LDGSTS\.E (?!BYPASS)", kernel.asm)
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes", "attributes", "loads", "registers"),
+    [
+        (
+            "nn.conv2d",
+            ((64, 32, 112, 112), (32, 1, 3, 3)),
+            {"padding": 1, "groups": 32},
+            (6, 12 + 9),  # of each line a whole access and its ends; and the weights
+            64,
+        ),
+        (
+            "nn.max_pool2d",
+            ((64, 64, 112, 112),),
+            {"kernel": 3, "stride": 2, "padding": 1},
+            (5 * 2, 5),
+            48,
+        ),
+    ],
+)
+def test_windows_load_each_pixel_once(name, shapes, attributes, loads, registers):
+    kernel = built(name, *shapes, **attributes)
+    assert kernel.resources["launches"] == 1
+    assert kernel.resources["spill_bytes"] == 0
+    assert kernel.resources["registers"] <= registers
+    wide = count(r"LDG\.E\.128", kernel)
+    assert (wide, count(r"LDG\.E", kernel) - wide) == loads
+    assert count(r"STG\.E\.128", kernel) == count(r"STG", kernel)
+    assert count(r"\bBRA", kernel) <= 1  # none but the one behind the end

@@ -16,6 +16,7 @@ from typing import Any, Final
 from tensorlang import templates
 from tensorlang.codegen.c_family import atomics, forms, vectors
 from tensorlang.codegen.c_family.literals import literal
+from tensorlang.codegen.c_family.selects import tidy_selects
 from tensorlang.codegen.copies import copied_from
 from tensorlang.codegen.hopper import printing as hopper
 from tensorlang.codegen.simt.host import Launch, is_private, launches
@@ -45,6 +46,8 @@ def render(
     Raises:
         CodegenError: the function was not lowered, or the language has no such node.
     """
+    if target.model != "cpu":
+        function = tidy_selects(function)
     printer = Printer(function, target)
     kernels = [printer.kernel(launch) for launch in launches(function)]
     prelude = printer.prelude()

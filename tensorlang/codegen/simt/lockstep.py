@@ -123,6 +123,7 @@ class _Lockstep:
         self.missed: set[Var] = set()
         self.arrays: dict[Var, Buffer] = {}
         self.closed: dict[Var, Expr] = {}
+        self.places: dict[Var, Expr] = {}
         self.varying: set[Var] = {loop.var}
         self.group = _Group()
         self.made: list[Stmt] = []
@@ -156,9 +157,23 @@ class _Lockstep:
 
     def known(self, node: Any) -> Any:
         """A node over what earlier loops over lanes have named."""
+        free = free_vars(node)
+        near = {var: self.places[var] for var in free & self.places.keys()}
+        if near:
+            node = substitute(node, near)
         used = free_vars(node) & self.closed.keys()
         self.missed |= used
         return substitute(node, {var: self.closed[var] for var in used})
+
+    def is_neighbour(self, stmt: Let) -> bool:
+        """Whether a value is a place that goes on by one from lane to lane.
+
+        It is written out where it is used: a place that has a name is no wide access.
+        """
+        own = stmt.var.dtype == i64 and not reads(stmt.value)
+        if not own or free_vars(stmt.value) & self.varying != {self.lane}:
+            return False
+        return self.steps(stmt.value) == as_expr(1)
 
     # ------------------------------------------------------------------ statements
 
@@ -211,6 +226,9 @@ class _Lockstep:
             if reads(stmt.value) & (self.group.written | self.group.pending):
                 self.close()
             self.group.before.append(stmt)
+            return
+        if self.is_neighbour(stmt):
+            self.places[stmt.var] = stmt.value
             return
         value = self.gathered(stmt.value)
         self.each(replace(stmt, value=value))

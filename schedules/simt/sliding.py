@@ -1,0 +1,137 @@
+"""What slides over what: windows of a reduction, their steps, and their images.
+
+    sums[b, c, i, j] += padded[b, c, i * 2 + ky, j * 2 + kx] * w[c, ky, kx]
+
+Here `i` and `j` are loops over windows, two pixels apart, and `ky` and `kx` those
+within a window, whatever the layout and however many dimensions there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from tensorlang.errors import ScheduleError
+from tensorlang.ir.nodes import Load, Var
+from tensorlang.ir.visit import free_vars
+from tensorlang.schedules.stages import Stage, extent_of
+from tensorlang.scheduling.linear import linear
+
+
+@dataclass(frozen=True, slots=True)
+class Slide:
+    """Windows along one dimension.
+
+    Attributes:
+        loop: Over windows.
+        dim: The dimension of the image.
+        step: Pixels from window to window.
+        taps: The loops within a window.
+        reach: Pixels from a window's first to its last.
+    """
+
+    loop: str
+    dim: int
+    step: int
+    taps: tuple[str, ...]
+    reach: int
+
+    def pixels(self, windows: int) -> int:
+        """Pixels that so many neighbouring windows reach over."""
+        return (windows - 1) * self.step + self.reach + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """A stage that folds windows.
+
+    Attributes:
+        stage: The stage.
+        image: The load of the image.
+        slides: Along each dimension that windows slide along, in memory order.
+        same: Loops over results that are made of the same pixels.
+        deep: Loops of the reduction that do not slide, such as channels of a group.
+        sizes: The extent of each loop, where it is known.
+    """
+
+    stage: Stage
+    image: Load
+    slides: tuple[Slide, ...]
+    same: tuple[str, ...]
+    deep: tuple[str, ...]
+    sizes: Mapping[str, int | None]
+
+    @property
+    def spatial(self) -> tuple[str, ...]:
+        """The loops over results."""
+        return tuple(loop.var.name for loop in self.stage.driven("spatial"))
+
+    @property
+    def taps(self) -> int:
+        """Elements of a window."""
+        return self.count([name for slide in self.slides for name in slide.taps])
+
+    @property
+    def lines(self) -> bool:
+        """Whether neighbours in memory are neighbouring windows: channels first."""
+        return self.slides[-1].loop == self.spatial[-1]
+
+    @property
+    def deep_in_memory(self) -> tuple[str, ...]:
+        """The loops that do not slide, if they are along memory: channels last."""
+        last = self.image.indices[-1]
+        axes = {self.stage.axis(x): x.var.name for x in self.stage.driven("reduction")}
+        return tuple(name for name in self.deep if axes.get(last) == name)  # type: ignore[call-overload]
+
+    def count(self, loops: Sequence[str]) -> int:
+        """How often loops run together; those of unknown length count once."""
+        return prod(self.sizes[name] or 1 for name in loops)
+
+
+def windows_of(stage: Stage) -> Windows:
+    """What slides in a stage.
+
+    Raises:
+        ScheduleError: nothing does, several things do, or a window's size varies.
+    """
+    sizes = {loop.var.name: extent_of(loop) for loop in stage.loops}
+    folded = tuple(loop.var.name for loop in stage.driven("reduction"))
+    if any(sizes[name] is None for name in folded):
+        raise ScheduleError(f"{stage.name} folds what varies in length")
+    axes = {stage.axis(loop): loop.var.name for loop in stage.loops}
+    found = {load: _slides(load, axes, folded, sizes) for load in stage.loads}
+    images = [load for load, slides in found.items() if slides]
+    if len(images) != 1:
+        raise ScheduleError(f"{stage.name} slides over {len(images)} images, not one")
+    (image,) = images
+    used = {axes[v] for i in image.indices for v in free_vars(i) if v in axes}
+    near = {name for slide in found[image] for name in slide.taps}
+    spatial = (loop.var.name for loop in stage.driven("spatial"))
+    same = tuple(name for name in spatial if name not in used)
+    deep = tuple(name for name in folded if name not in near)
+    return Windows(stage, image, found[image], same, deep, sizes)
+
+
+def _slides(
+    load: Load,
+    axes: Mapping[Var, str],
+    folded: Sequence[str],
+    sizes: Mapping[str, int | None],
+) -> tuple[Slide, ...]:
+    """Where windows slide in a load: by one loop over windows, and some within them."""
+    found = []
+    for dim, index in enumerate(load.indices):
+        form = linear(index)
+        steps = {
+            axes[atom]: step
+            for atom, step in form.terms
+            if isinstance(atom, Var) and atom in axes
+        }
+        taps = tuple(name for name in steps if name in folded)
+        over = [name for name in steps if name not in folded]
+        plain = len(form.terms) == len(steps) and min(steps.values(), default=0) > 0
+        if taps and len(over) == 1 and plain:
+            reach = sum(((sizes[name] or 1) - 1) * steps[name] for name in taps)
+            found.append(Slide(over[0], dim, steps[over[0]], taps, reach))
+    return tuple(found)

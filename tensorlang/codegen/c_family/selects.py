@@ -1,0 +1,127 @@
+"""Choices as a GPU makes them: one condition, and loads only where it holds.
+
+    select(b != b, b, select(b > a, b, a))    ->    select(b != b | b > a, b, a)
+
+    select(t >= 0 & t < 112,                        select(t >= 0 & t < 112,
+           x[min(max(t, 0), 111)], 0.0)       ->           x[t], 0.0)
+
+In C, what a choice does not take is not computed: a place needs no bounds that the
+condition has already. Without them, neighbouring places are one address and constants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+from tensorlang.codegen.blocks import conjuncts
+from tensorlang.ir.nodes import (
+    Binary,
+    Buffer,
+    Compare,
+    Const,
+    Expr,
+    Function,
+    Load,
+    Node,
+    Select,
+    Stmt,
+)
+from tensorlang.ir.visit import rebuild, walk
+from tensorlang.scheduling.memory import OWN
+
+# by expression, between what it lies where a condition holds
+_Known: TypeAlias = Mapping[Expr, tuple[int | None, int | None]]
+
+
+def tidy_selects(function: Function) -> Function:
+    """The function with its choices as above; they mean the same in C only."""
+
+    def visit(node: Any) -> Any:
+        if isinstance(node, Buffer) or not isinstance(node, Node):
+            return node
+        new = rebuild(node, visit)
+        return _tidy(new) if isinstance(new, Select) else new
+
+    def visit_statements(node: Any) -> Any:
+        return visit(node) if isinstance(node, Stmt) else node
+
+    return replace(function, body=visit_statements(function.body))
+
+
+def _tidy(select: Select) -> Select:
+    cond, a, b = select.cond, select.a, select.b
+    if isinstance(b, Select) and b.a == a and _is_free(b.cond):
+        return _tidy(replace(select, cond=Binary("or", cond, b.cond), b=b.b))
+    known = _known(cond)
+    return replace(select, a=_without_bounds(a, known)) if known else select
+
+
+def _is_free(cond: Expr) -> bool:
+    """Whether a condition may be asked where it was not: it reads no memory."""
+    loads = (node for node in walk(cond) if isinstance(node, Load))
+    return all(load.buffer.scope in OWN for load in loads)
+
+
+def _known(cond: Expr) -> _Known:
+    """What a condition says of integers."""
+    known: dict[Expr, tuple[int | None, int | None]] = {}
+    for test in conjuncts(cond):
+        match test:
+            case Compare(op=op, a=a, b=Const(value=value)) if a.dtype.is_integer:
+                low, high = known.get(a, (None, None))
+                match op:
+                    case "ge" | "gt":
+                        low = int(value) + (op == "gt")
+                    case "lt" | "le":
+                        high = int(value) - (op == "lt")
+                known[a] = low, high
+    return known
+
+
+def _without_bounds(value: Expr, known: _Known) -> Expr:
+    """A value's places of memory without bounds that are known to hold."""
+
+    def visit(node: Any) -> Any:
+        if isinstance(node, Buffer) or not isinstance(node, Node):
+            return node
+        if isinstance(node, Load):
+            return rebuild(node, index)
+        return rebuild(node, visit)
+
+    def index(node: Any) -> Any:
+        if isinstance(node, Buffer) or not isinstance(node, Node):
+            return node
+        new = rebuild(node, index)
+        match new:
+            case Binary(op="max", a=a, b=Const(value=bound)):
+                low, _ = _between(a, known)
+                return a if low is not None and low >= int(bound) else new
+            case Binary(op="min", a=a, b=Const(value=bound)):
+                _, high = _between(a, known)
+                return a if high is not None and high <= int(bound) else new
+        return new
+
+    return visit(value)  # type: ignore[no-any-return]
+
+
+def _between(expr: Expr, known: _Known) -> tuple[int | None, int | None]:
+    """Between what an expression lies."""
+    if expr in known:
+        return known[expr]
+    match expr:
+        case Binary(op="floordiv", a=a, b=Const(value=by)) if int(by) > 0:
+            low, high = _between(a, known)
+            return (
+                None if low is None else low // int(by),
+                None if high is None else high // int(by),
+            )
+        case Binary(op="min" | "max" as op, a=a, b=Const(value=bound)):
+            low, high = _between(a, known)
+            if op == "min":
+                return low if low is not None and low <= int(bound) else None, int(
+                    bound
+                )
+            return int(bound), high if high is not None and high >= int(bound) else None
+    return None, None
