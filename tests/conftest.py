@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--target",
         default="",
         help="run the operators' tests there: a target's name, or all that are here",
+    )
+    parser.addoption(
+        "--ptx",
+        action="store_true",
+        help="run tests/cuda and tests/targets without a GPU, by a machine for PTX",
     )
 
 
@@ -50,3 +56,21 @@ def programs() -> ModuleType:
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture
+def ptx_driver(
+    programs: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[Any]:
+    """A GPU, the target `cuda`, that runs NVRTC's PTX on the CPU; see `ptx_machine`."""
+    from tensorlang.runtime import toolchain
+
+    if problem := toolchain.missing():
+        pytest.skip(problem)
+    monkeypatch.setenv("TENSORLANG_CACHE", str(tmp_path / "cache"))
+    made = importlib.import_module(f"{programs.__name__}.ptx_driver")
+    driver = made.install(monkeypatch)
+    yield driver
+    assert driver.errors == []
+    monkeypatch.undo()
+    importlib.import_module(f"{programs.__name__}.fake_cuda").forget()

@@ -1,4 +1,7 @@
-"""All of these run on a GPU of NVIDIA; where there is none, they say why."""
+"""All of these run on a GPU of NVIDIA; where there is none, they say why.
+
+With `--ptx` they run on a GPU that is none, and executes NVRTC's PTX.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,9 @@ PROBLEM = devices.cuda_problem()
 
 
 @pytest.fixture(autouse=True)
-def device() -> Target:
-    if PROBLEM:
+def device(request: pytest.FixtureRequest) -> Target:
+    if request.config.getoption("--ptx"):
+        request.getfixturevalue("ptx_driver")
+    elif PROBLEM:
         pytest.skip(PROBLEM if PROBLEM.startswith("no GPU") else f"no GPU: {PROBLEM}")
     return targets.get("cuda")

@@ -55,9 +55,9 @@ START = ctypes.CFUNCTYPE(
 )
 
 
-def install(monkeypatch) -> Driver:
-    """Let this process see a GPU, until the test ends."""
-    driver = Driver()
+def install(monkeypatch, make=None) -> Driver:
+    """Let this process see a GPU, of `Driver` or `make`, until the test ends."""
+    driver = (make or Driver)()
     pycuda, module = ModuleType("pycuda"), ModuleType("pycuda.driver")
     pycuda.__spec__ = ModuleSpec("pycuda", None)
     pycuda.driver = module

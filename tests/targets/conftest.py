@@ -1,4 +1,7 @@
-"""All of these run on every device beside the CPU that is here: OpenCL's and CUDA's."""
+"""All of these run on every device beside the CPU that is here: OpenCL's and CUDA's.
+
+With `--ptx` they run on a GPU that is none, and executes NVRTC's PTX.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "device" in metafunc.fixturenames:
         known = targets.known()
         here = [kind for kind in KINDS if not known[kind]]
+        if metafunc.config.getoption("--ptx"):
+            here = ["ptx"]
         metafunc.parametrize("device", here, indirect=True)
 
 
 @pytest.fixture
 def device(request: pytest.FixtureRequest) -> Target:
     """The device that a test runs on."""
+    if request.param == "ptx":
+        request.getfixturevalue("ptx_driver")
+        return targets.get("cuda")
     return targets.get(request.param)
