@@ -4,11 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import gcd
+from typing import TypeAlias
 
-from tensorlang.ir.nodes import Binary, Const, Expr, Ramp, Var
+from tensorlang.codegen.blocks import conjuncts
+from tensorlang.ir.nodes import Binary, Compare, Const, Expr, Ramp, Var
+
+# what divides the value of a variable
+Multiples: TypeAlias = Mapping[Var, int]
 
 
-def multiple(index: Expr, known: Mapping[Var, int]) -> int:
+def multiples_where(cond: Expr) -> Multiples:
+    """What a condition says of variables: `n % 4 == 0`, or `n & 3 == 0`."""
+    found: dict[Var, int] = {}
+    for test in conjuncts(cond):
+        match test:
+            case Compare(op="eq", a=Binary(a=Var() as var) as rest, b=Const(value=0)):
+                divisor = _divisor(rest)
+                if divisor > 1:
+                    found[var] = divisor
+    return found
+
+
+def _divisor(rest: Binary) -> int:
+    """By what a remainder is one; 1 where it is none."""
+    match rest:
+        case Binary(op="floormod", b=Const(value=size)):
+            return abs(int(size))
+        case Binary(op="and", b=Const(value=mask)) if int(mask) & (int(mask) + 1) == 0:
+            return int(mask) + 1
+    return 1
+
+
+def multiple(index: Expr, known: Multiples) -> int:
     """A number that divides `index`; 0 where the index is 0.
 
     `known` gives it for variables that stand for a value.
@@ -28,7 +55,7 @@ def multiple(index: Expr, known: Mapping[Var, int]) -> int:
             return 1
 
 
-def quotient_is_uniform(ramp: Ramp, divisor: int, known: Mapping[Var, int]) -> bool:
+def quotient_is_uniform(ramp: Ramp, divisor: int, known: Multiples) -> bool:
     """Whether no lane of a ramp passes a multiple of `divisor` that the first has not.
 
     The base is a multiple of `step`, and so is the divisor: what is left of the base
