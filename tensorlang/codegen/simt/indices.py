@@ -9,8 +9,8 @@
 A GPU computes in 32 bits: of 64 each sum is two instructions, each division dozens.
 Threads, blocks (there are fewer than 2^31), loops of known lengths and all that is made
 of these becomes i32. Of a size that is not known, the arrays that have it tell how
-large it can be: no GPU has memory for more than 2^40 bytes. What may be larger than
-2^31 stays i64.
+large it can be: no GPU has memory for more than 2^40 bytes, and an array without
+elements has nothing to be indexed. What may be larger than 2^31 stays i64.
 """
 
 from __future__ import annotations
@@ -45,6 +45,8 @@ from tensorlang.ir.visit import rebuild
 MOST_BYTES: Final = 1 << 40  # of an array
 _FITS: Final[Interval] = i32.limits
 _BLOCKS: Final[Interval] = (0, i32.limits[1])
+_DIVISIONS: Final = ("floordiv", "floormod")
+_SHORTENING: Final = (*_DIVISIONS, "shr")
 # an index in 32 bits, if it fits, and between what it lies
 Narrow = tuple[Expr | None, Interval]
 
@@ -65,15 +67,15 @@ def size_bounds(function: Function) -> dict[Var, Interval]:
     """How large each size can be, by the arrays that have it as a dimension."""
     found: dict[Var, Interval] = {}
     for buffer in function.buffers:
-        times, size = buffer.dtype.bytes, None
+        times, sizes = buffer.dtype.bytes, set[Var]()
         for factor in (f for extent in buffer.shape for f in _factors(extent)):
             if isinstance(factor, Const):
                 times *= int(factor.value)
-            elif isinstance(factor, Var) and size is None:
-                size = factor
+            elif isinstance(factor, Var):
+                sizes.add(factor)
             else:
                 times = 0
-        if size is not None and times > 0:
+        for size in sizes if times > 0 else ():
             found[size] = meet(found.get(size, UNKNOWN), (0, MOST_BYTES // times))
     return found
 
@@ -174,10 +176,16 @@ class _Indices:
     @look.register
     def _binary(self, expr: Binary) -> Narrow:
         (a, of_a), (b, of_b) = self.look(expr.a), self.look(expr.b)
+        if expr.op in _DIVISIONS and of_b[0] == 0:
+            of_b = meet(of_b, (1, None))  # a zero divisor is a fault
         interval = BINARY[expr.op](of_a, of_b)
-        if a is None or b is None or not within(interval, _FITS):
+        if not within(interval, _FITS):
             return None, interval
-        return Binary(expr.op, a, b), interval
+        if a is not None and b is not None:
+            return Binary(expr.op, a, b), interval
+        if expr.op in _SHORTENING:  # `n // 4096` is small, whatever computes it
+            return Cast(i32, rebuild(expr, self.visit)), interval
+        return None, interval
 
     @look.register
     def _select(self, expr: Select) -> Narrow:
