@@ -26,15 +26,24 @@ if TYPE_CHECKING:
     from tensorlang.workload import Workload
 
 _HERE: Final = "tensorlang.ops.math.scan_definitions"
+_NARROW: Final = ("f16", "bf16")
 _LONG: Final = 1 << 15  # elements from which on a row is cut into parts
 _CHUNKED: Final = 1 << 8  # and on devices into chunks
 
 
 def _in_chunks(workload: Workload) -> bool:
     """Whether rows are long enough to be cut, of numbers that keep their digits."""
-    wide = workload.dtypes[0] not in ("f16", "bf16", "bool")
+    return workload.dtypes[0] not in _NARROW and _is_cut(workload)
+
+
+def _in_narrow_chunks(workload: Workload) -> bool:
+    """The same of numbers whose sums are rounded to few digits."""
+    return workload.dtypes[0] in _NARROW and _is_cut(workload)
+
+
+def _is_cut(workload: Workload) -> bool:
     (shape,) = workload.shapes
-    return wide and len(shape) == len("mn") and shape[1] >= _CHUNKED
+    return len(shape) == len("mn") and shape[1] >= _CHUNKED
 
 
 def _plan(
@@ -108,11 +117,22 @@ def cumsum_grad(
     return call(cumsum_grad, (dy,), given, (), target, out)
 
 
+_CHUNKS: Final = "tensorlang.ops.math.chunked_scans"
+# whether lanes exchange values by shuffles: name, definition and feature
+_EXCHANGES: Final = (
+    ("chunks", "cumsum", "shuffle"),
+    ("chunks_in_memory", "cumsum_through_memory", ""),
+)
+# of sums in f64, rounded to f32; and of those in f32, of which a few round otherwise
+_SUMS: Final = (("", _in_chunks, 1e-6), ("narrow_", _in_narrow_chunks, 2**-7))
 for _each in (cumsum, cumsum_grad):
-    tensor_algorithm(
-        _each,
-        "chunks",
-        "tensorlang.ops.math.chunked_scans:cumsum",
-        _in_chunks,
-        tolerance=1e-6,  # of sums in f64, rounded to f32
-    )
+    for _prefix, _serves, _tolerance in _SUMS:
+        for _name, _define, _feature in _EXCHANGES:
+            tensor_algorithm(
+                _each,
+                _prefix + _name,
+                f"{_CHUNKS}:{_define}",
+                _serves,
+                tolerance=_tolerance,
+                feature=_feature,
+            )

@@ -115,3 +115,13 @@ def test_windows_load_each_pixel_once(name, shapes, attributes, loads, registers
     assert (wide, count(r"LDG\.E", kernel) - wide) == loads
     assert count(r"STG\.E\.128", kernel) == count(r"STG", kernel)
     assert count(r"\bBRA", kernel) <= 1  # none but the one behind the end
+
+
+@pytest.mark.parametrize("arch", ["cuda:sm_80", "cuda:sm_90a", "cuda:sm_100"])
+def test_running_sums_are_scans_of_blocks(arch):
+    kernel = built("math.cumsum", arch=arch)
+    assert kernel.resources["spill_bytes"] == 0
+    assert kernel.resources["registers"] <= 80  # three blocks of 256 on a processor
+    assert kernel.resources["launches"] == 4  # of which a call makes one, or three
+    assert count(r"LDG\.E\.128", kernel) == 3 * 4  # a part is 16 numbers of each thread
+    assert count(r"\bSHFL", kernel) > 0

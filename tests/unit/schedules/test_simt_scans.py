@@ -5,7 +5,7 @@ import pytest
 
 from tensorlang.codegen.simt.lower import lower
 from tensorlang.ir.interpreter import run
-from tensorlang.ops import find
+from tensorlang.ops import find, row_scans
 from tensorlang.ops.building import default, preferred
 from tensorlang.ops.math import chunked_scans
 from tensorlang.targets import get
@@ -34,3 +34,35 @@ def test_only_long_rows_on_devices_are_cut():
     assert preferred(op, op.default, GPU) == "chunks"
     assert preferred(op, op.workload((8, 10)), GPU) == "direct"
     assert preferred(op, op.default, get("llvm")) == "direct"
+
+
+def sums(algorithm, shape, x):
+    """The running sums of an algorithm, lowered for threads, by the interpreter."""
+    op = find("math.cumsum")
+    func = op.function(
+        op.workload(shape, dtypes=(f"{x.dtype.kind}{8 * x.itemsize}",)), algorithm
+    )
+    y = np.zeros(shape, np.result_type(x.dtype, "i8") if x.dtype.kind == "i" else "f4")
+    sizes = {"m": shape[0], "n": shape[1]}
+    run(lower(func, GPU), x.reshape(-1), y.reshape(-1), **sizes)
+    return y
+
+
+@pytest.mark.parametrize("length", [256, 400, 517])
+def test_lanes_that_shuffle_give_the_bits_of_those_that_go_through_memory(
+    length, monkeypatch
+):
+    monkeypatch.setattr(chunked_scans, "CHUNK", 4)
+    monkeypatch.setattr(chunked_scans, "CHUNKS", 32)
+    monkeypatch.setattr(row_scans, "SHORT", 2)
+    x = (RNG.normal(size=(2, length)) * 1e4).astype("f4")
+    shuffled = sums("chunks", x.shape, x)
+    np.testing.assert_array_equal(shuffled, sums("chunks_in_memory", x.shape, x))
+    np.testing.assert_allclose(shuffled, np.cumsum(x.astype("f8"), 1), rtol=1e-6)
+
+
+def test_parts_of_a_long_row_are_exact_for_integers(monkeypatch):
+    monkeypatch.setattr(chunked_scans, "CHUNKS", 32)
+    monkeypatch.setattr(row_scans, "SHORT", 1)
+    x = RNG.integers(-(2**30), 2**30, (2, 1300)).astype("i4")
+    np.testing.assert_array_equal(sums("chunks", x.shape, x), np.cumsum(x, 1))

@@ -1,0 +1,261 @@
+"""Prefix sums of rows by blocks of threads: part by part, or all parts at once.
+
+    total[r, p] = sum of part p of row r                        # a block a part
+    first[r, p] = sum of total[r, q] over q < p                 # a block a row
+    y[r, at]    = first[r, p] + all of the part up to at        # a block a part
+
+A short row is one block's, which goes from part to part: a single launch that reads and
+writes each number once. In a part, each thread has chunks of four neighbours; the sums
+of chunks are scanned by the threads together (Blelloch, "Prefix sums and their
+applications", 1990). How a row is cut, and so each bit of the result, depends on
+nothing but its length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from tensorlang.ir import as_expr, i64
+from tensorlang.ir.nodes import Alloc, Buffer, If, Let, Store, Var, seq
+from tensorlang.ops.block_scans import BlockScan, over
+
+if TYPE_CHECKING:
+    from tensorlang.ir.dtypes import DType
+    from tensorlang.ir.nodes import Expr, For, Stmt
+
+SHORT: Final = 16  # parts of a row that one block goes through
+WIDE: Final = 4  # neighbours of a chunk
+
+# from a row and a place in it, what is read; and what is stored for a sum
+Read: TypeAlias = "Callable[[Expr, Expr], Expr]"
+Write: TypeAlias = "Callable[[Expr, Expr, Expr], Store]"
+
+
+@dataclass(frozen=True, slots=True)
+class RowScan:
+    """The running sums of rows.
+
+    Attributes:
+        scan: The threads of a block.
+        chunk: How many elements of a part a thread has: chunks of four.
+        length: Of a row.
+        read: What is read at a place.
+        write: What is stored for a sum, in the type that it has.
+        types: What is read, summed and stored.
+        reverse: From the end to the start.
+        inclusive: Whether a sum has its own element.
+        wide: Whether neighbours lie side by side in memory, here and there.
+    """
+
+    scan: BlockScan
+    chunk: int
+    length: Expr
+    read: Read
+    write: Write
+    types: tuple[DType, DType, DType]
+    reverse: bool = False
+    inclusive: bool = True
+    wide: bool = True
+
+    @property
+    def part(self) -> int:
+        """The length of a part."""
+        return self.chunk * self.scan.threads
+
+    @property
+    def parts(self) -> Expr:
+        """How many parts a row has."""
+        return (self.length + (self.part - 1)) // self.part
+
+    def everywhere(self, rows: Expr) -> tuple[Stmt, tuple[Buffer, Buffer]]:
+        """All rows, by what their length asks for, and the memory that it takes."""
+        shape, kind = (rows, self.parts), self.types[1]
+        total, first = (Buffer(name, kind, shape) for name in ("total", "first"))
+        several = seq(
+            self._totals(rows, total),
+            self._firsts(rows, total, first),
+            self._apart(rows, first),
+        )
+        short = self.length <= SHORT * self.part
+        return If(short, self.in_order(rows), several), (total, first)
+
+    def in_order(self, rows: Expr) -> For:
+        """Each row by one block, from part to part."""
+
+        def row(r: Var) -> list[Stmt]:
+            held = _Held(self)
+            parts = over("part", self.parts, "serial", lambda p: held.summed(r, p))
+            return [*held.allocated(), held.from_(as_expr(0, self.types[1])), parts]
+
+        return over("row", rows, "block.x", row)
+
+    def _totals(self, rows: Expr, total: Buffer) -> For:
+        """The sum of each part."""
+
+        def part(r: Expr, p: Expr) -> list[Stmt]:
+            held = _Held(self)
+            zero = held.from_(as_expr(0, self.types[1]))
+            end = self.scan.each(
+                lambda t: If(t.equal(0), Store(total, (r, p), held.carry[t, 0]))
+            )
+            return [*held.allocated(back=False), zero, *held.scanned(r, p), end]
+
+        return self._parts(rows, part)
+
+    def _firsts(self, rows: Expr, total: Buffer, first: Buffer) -> For:
+        """The sums of all parts before each one."""
+        kind = self.types[1]
+        scan = replace(
+            self,
+            length=self.parts,
+            read=lambda r, p: total[r, p],
+            write=lambda r, p, value: Store(first, (r, p), value),
+            types=(kind, kind, kind),
+            reverse=False,
+            inclusive=False,
+            wide=False,
+        )
+        return scan.in_order(rows)
+
+    def _apart(self, rows: Expr, first: Buffer) -> For:
+        """All sums, each part from where it starts."""
+
+        def part(r: Expr, p: Expr) -> list[Stmt]:
+            held = _Held(self)
+            return [*held.allocated(), held.from_(first[r, p]), held.summed(r, p)]
+
+        return self._parts(rows, part)
+
+    def _parts(self, rows: Expr, body: Callable[[Expr, Expr], list[Stmt]]) -> For:
+        """All parts of all rows, a block each."""
+        r, p = Var("r", i64), Var("p", i64)
+
+        def block(b: Var) -> list[Stmt]:
+            if rows == as_expr(1):
+                return body(rows - 1, b)
+            own = [Let(r, b // self.parts), Let(p, b % self.parts)]
+            return [*own, *body(r, p)]
+
+        return over("block", rows * self.parts, "block.x", block)
+
+
+class _Held:
+    """What the threads of a block hold of a part, and what they do with it."""
+
+    def __init__(self, rows: RowScan) -> None:
+        read, kind, made = rows.types
+        scan, chunks = rows.scan, rows.chunk // WIDE
+        self.rows = rows
+        self.items = scan.own("items", read, rows.chunk)
+        self.sums = scan.own("sums", kind, chunks)
+        self.before = scan.own("before", kind, chunks)
+        self.start = scan.own("start", kind, chunks)
+        self.carry = scan.own("carry", kind, 1)
+        self.made = scan.own("made", made, rows.chunk)
+        self.warps = scan.totals("warps", self.sums)
+
+    def allocated(self, *, back: bool = True) -> list[Stmt]:
+        """All of it; what goes back to memory, too."""
+        held = (self.items, self.sums, self.before, self.start, self.carry, self.warps)
+        return [Alloc(buffer) for buffer in (*held, *([self.made] if back else []))]
+
+    def from_(self, value: Expr) -> For:
+        """What comes before the first part."""
+        return self.rows.scan.each(lambda t: Store(self.carry, (t, as_expr(0)), value))
+
+    def summed(self, r: Expr, p: Expr) -> Stmt:
+        """The running sums of a part."""
+        return seq(*self.scanned(r, p), self._added(), self._moved(r, p, back=True))
+
+    def scanned(self, r: Expr, p: Expr) -> list[Stmt]:
+        """Where the chunks of a part start."""
+        scan = self.rows.scan
+        return [
+            self._moved(r, p, back=False),
+            self._chunks(),
+            scan.scanned(self.sums, self.before, self.warps),
+            scan.chained(self.warps, self.before, self.carry, self.start),
+        ]
+
+    def _chunks(self) -> For:
+        """The sum of each chunk."""
+        kind = self.sums.dtype
+
+        def chunk(t: Var, s: Var) -> Stmt:
+            total: Expr = self.items[t, s * WIDE].cast(kind)
+            for lane in range(1, WIDE):
+                total = total + self.items[t, s * WIDE + lane].cast(kind)
+            return Store(self.sums, (t, s), total)
+
+        return self._over_chunks(chunk)
+
+    def _added(self) -> For:
+        """The running sums of each chunk."""
+        kind, made = self.sums.dtype, self.made.dtype
+
+        def chunk(t: Var, s: Var) -> list[Stmt]:
+            out: list[Stmt] = []
+            total: Expr = self.start[t, s]
+            for lane in range(WIDE):
+                place = (t, s * WIDE + lane)
+                now = Var(f"sum{lane}", kind)
+                out.append(Let(now, total + self.items[place].cast(kind)))
+                shown = now if self.rows.inclusive else total
+                out.append(Store(self.made, place, shown.cast(made)))
+                total = now
+            return out
+
+        return self._over_chunks(chunk)
+
+    def _over_chunks(self, body: Callable[[Var, Var], Stmt | list[Stmt]]) -> For:
+        """Each chunk of each thread."""
+        chunks = self.rows.chunk // WIDE
+        return self.rows.scan.each(
+            lambda t: over("s", chunks, "unrolled", lambda s: body(t, s))
+        )
+
+    def _moved(self, r: Expr, p: Expr, *, back: bool) -> For:
+        """A part from memory, or back there: four at once where they stand so."""
+        rows, n = self.rows, self.rows.length
+        chunks = rows.chunk // WIDE
+
+        def move(at: Expr, place: tuple[Expr, Expr]) -> Store:
+            if back:
+                return rows.write(r, at, self.made[place])
+            return Store(self.items, place, rows.read(r, at))
+
+        def first(t: Var, s: Expr) -> Expr:
+            return p * rows.part + s * (rows.scan.threads * WIDE) + t * WIDE
+
+        def wide(t: Var, s: Var) -> Stmt:
+            start = first(t, s)
+            start = n - WIDE - start if rows.reverse else start
+
+            def lane(v: Var) -> Stmt:
+                own = WIDE - 1 - v if rows.reverse else v
+                return move(start + v, (t, s * WIDE + own))
+
+            return over("v", WIDE, "vectorized", lane)
+
+        def single(t: Var, s: Var) -> Stmt:
+            def lane(v: Var) -> list[Stmt]:
+                element, place = first(t, s) + v, (t, s * WIDE + v)
+                at = n - 1 - element if rows.reverse else element
+                clear = Store(self.items, place, as_expr(0, self.items.dtype))
+                there = If(element < n, move(at, place))
+                return [there] if back else [clear, there]
+
+            return over("v", WIDE, "unrolled", lane)
+
+        def program(t: Var) -> Stmt:
+            apart = over("s", chunks, "unrolled", lambda s: single(t, s))
+            if not rows.wide:
+                return apart
+            together = over("s", chunks, "unrolled", lambda s: wide(t, s))
+            whole = (p + 1) * rows.part <= n
+            aligned = (n % WIDE).equal(0)
+            return If(whole & aligned, together, apart)
+
+        return rows.scan.each(program)
