@@ -74,6 +74,7 @@ def slice(
     shapes=((8192, 1024),),
     attributes={**_MIDDLE, "shape": (-1, 3072)},
     allowed=ANY,
+    scheduled_as="slice_grad",
     aliases=("slice_grad",),
 )
 def slice_grad(

@@ -12,6 +12,11 @@ may do to the elements between is not looked at:
     u: f32x16 = x[ramp(b, 2, 16)]        ->  x_low: f32x16 = x[ramp(b, 1, 16)]
                                              x_high: f32x16 = x[ramp(b + 15, 1, 16)]
                                              u: f32x16 = shuffle((x_low, x_high), ...)
+
+What is read backwards is read forwards, and turned round:
+
+    u: f32x16 = x[ramp(b, -1, 16)]       ->  x_back: f32x16 = x[ramp(b - 15, 1, 16)]
+                                             u: f32x16 = shuffle((x_back,), (15, ...))
 """
 
 from __future__ import annotations
@@ -72,6 +77,12 @@ def _joined(stmts: list[Stmt], names: Names) -> Iterator[Stmt]:
     written = {buffer for stmt in stmts for buffer in writes(stmt)}
     values: dict[Load, Expr] = {}
     for stmt in stmts:
+        for load in _loads(stmt, range(-1, 0)):
+            if load.buffer not in written and load not in values:
+                back = names.var(f"{load.buffer.name}_back", load.dtype)
+                yield Let(back, _forwards(load))
+                lanes = load.dtype.lanes
+                values[load] = Shuffle((back,), tuple(reversed(range(lanes))))
         for load in _strided_loads(stmt):
             if load in values:
                 continue
@@ -97,6 +108,14 @@ def _parts(group: Mapping[int, Load], var: Var) -> dict[Load, Expr]:
         )
         for offset, part in group.items()
     }
+
+
+def _forwards(load: Load) -> Load:
+    """The stretch that a load of stride -1 reads, from its last element on."""
+    (index,) = load.indices
+    assert isinstance(index, Ramp)
+    first = index.base - (index.lanes - 1)
+    return replace(load, indices=(Ramp(first, as_expr(1), index.lanes),))
 
 
 def _is_pair(load: Load) -> bool:
@@ -155,12 +174,17 @@ def _runs(offsets: list[int], length: int) -> Iterator[list[int]]:
 
 def _strided_loads(stmt: Stmt) -> Iterable[Load]:
     """The unmasked loads with gaps in a let or a store."""
+    return _loads(stmt, range(2, _MOST + 1))
+
+
+def _loads(stmt: Stmt, strides: range) -> Iterable[Load]:
+    """The unmasked loads of these strides in a let or a store."""
     if not isinstance(stmt, (Let, Store)):
         return
     for node in walk(stmt.value):
         match node:
             case Load(mask=None, indices=(Ramp(stride=Const(value=stride)),)) if (
-                2 <= stride <= _MOST
+                stride in strides
             ):
                 yield node
 

@@ -274,6 +274,22 @@ def f(x: u32[64], y: Out[u32[32]], z: InOut[u32[64]]):
     )
 
 
+def test_what_is_read_backwards_is_read_forwards_and_turned_round(golden):
+    same(
+        """
+def f(x: f32[40], y: Out[f32[32]], z: InOut[f32[64]]):
+    for i in range(2):
+        for v in vectorized(16):
+            y[i * 16 + v] = x[39 - (i * 16 + v)]
+            z[i * 16 + v] = z[63 - (i * 16 + v)] + 1.0
+""",
+        np.arange(40, dtype=np.float32),
+        np.zeros(32, np.float32),
+        np.arange(64, dtype=np.float32),
+        golden=golden,
+    )
+
+
 STAGES = """
 def f(x: f32[n], y: Out[f32[n]], *, n: i64):
     t = alloc(f32[n])

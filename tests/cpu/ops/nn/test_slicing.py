@@ -1,5 +1,7 @@
 """Slices and where they go back to, against NumPy, to the bit."""
 
+import re
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -115,6 +117,19 @@ def test_one_kernel_for_all_batches():
         x = draw((batch, 40))
         same(nn.slice(x, (None, 8), (None, 24)), x[:, 8:24])
     assert {id(k) for k in nn.slice.kernels.values() if callable(k)} == built
+
+
+def test_backwards_takes_no_longer_way():
+    """Neither numbers fetched one by one nor, of a gradient, a vector with no place."""
+    x = draw((40, 96))
+    back = nn.slice.kernel(x, (None, None), (None, None), (None, -1), target="llvm")
+    assert "gather" not in back.source
+    assert "shufflevector" in back.source
+    dy = nn.slice(x, (None, 32), (None, 64))
+    grad = nn.slice_grad.kernel(dy, x, (None, 32), (None, 64), target="llvm")
+    guards = re.findall(r"masked\.load.*splat \(i1 (\w+)\)", grad.source)
+    assert sorted(set(guards)) == ["false", "true"]
+    assert "icmp slt <" not in grad.source
 
 
 def test_shapes_without_data():
