@@ -1,28 +1,26 @@
 """Operands in shared memory: who copies what, and where it lies there.
 
-Threads read 16 bytes at once: four neighbours of their `own` rows (or columns). So
-fours lie by thread: first the first fours of all, then the second ones. That eight
-threads which read at once meet in no bank, and 32 that write at once neither:
-
-    copied along k (a thread: four steps)     the number of a four is exclusive-or'd
-                                              with that of the four steps
-    copied along rows (threads side by side)  second fours begin four fours later
+Threads read 16 bytes at once: what lies along steps in memory (k is its last index)
+lies so here, too, and they are four steps of a row; else they are four rows of a step.
+Rows, or fours of them, of which each thread has one lie side by side: the first ones of
+all threads, then the second ones. Eight threads meet in no bank, whether they read or
+write: parts of a row are exclusive-or'd with its number, and second fours begin later.
 """
 
 from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from math import log2
 from typing import Final
 
 from tensorlang.ir.nodes import Block, Const, Expr, Load, Var, as_expr
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.visit import allocations, blocks, substitute, walk
 from tensorlang.schedules.cutting import fused
+from tensorlang.schedules.simt.register_tiles import WIDE
 from tensorlang.scheduling import Schedule
 
-WIDE: Final = 4  # numbers of one access
+_BANKS: Final = 8  # parts of 16 bytes before the banks begin again
 _LOOKED_AT: Final = 33  # neighbours
 _FAR: Final = 1 << 20  # what stands for a size that is not known
 
@@ -32,35 +30,43 @@ class Staged:
     """One operand's tile: `size` rows (or columns) of `depth` steps.
 
     Attributes:
+        copy: The block that gathers it.
+        buffer: What that makes.
         size: Its rows, which threads share out.
         own: Of them, those of one thread.
         depth: Steps.
         threads: That copy it.
+        along_steps: Whether it lies along steps in memory.
+        wide: Whether it lies along rows, such that several are read at once.
     """
 
+    copy: str
+    buffer: str
     size: int
     own: int
     depth: int
     threads: int
+    along_steps: bool
+    wide: bool
 
-    def stage(self, s: Schedule, copy: str, buffer: str, at: str) -> None:
-        """Compute a gathering copy right inside of a loop, in shared memory."""
-        block = next(b for b in blocks(s.function) if b.name == copy)
-        along_steps, wide = lies_along_steps(block), lies_along_rows(block)
-        s.compute_at(copy, at)
-        s.set_scope(buffer, "shared")
-        ndim = next(b.ndim for b in allocations(s.function) if b.name == buffer)
-        self.lay(s, buffer, ndim, along_steps=along_steps)
-        rows, steps = s.loops(copy)[-2:]
-        if along_steps:
+    def stage(self, s: Schedule, at: str) -> None:
+        """Gather it right inside of a loop, in shared memory."""
+        s.compute_at(self.copy, at)
+        s.set_scope(self.buffer, "shared")
+        self.lay(s)
+        rows, steps = s.loops(self.copy)[-2:]
+        if self.along_steps:
             self.by_steps(s, rows, steps)
         else:
-            self.by_rows(s, rows, steps, WIDE if wide else 1)
+            self.by_rows(s, rows, steps, WIDE if self.wide else 1)
 
     def by_steps(self, s: Schedule, rows: str, steps: str) -> None:
-        """Four steps of a row to a thread, its other ones to its neighbours."""
-        whole = fused(s, (rows, steps))
-        turn, thread, lane = s.split(whole, [None, self.threads, WIDE])
+        """Four steps of a row to a thread, as they lie in shared memory."""
+        neighbour, own = s.split(rows, [None, self.own])
+        s.reorder(own, neighbour, steps)
+        whole = fused(s, (own, neighbour, steps))
+        threads = min(self.threads, self.size * self.depth // WIDE)
+        turn, thread, lane = s.split(whole, [None, threads, WIDE])
         s.reorder(thread, turn, lane)
         s.bind(thread, "thread.x")
         s.unroll(turn)
@@ -68,30 +74,40 @@ class Staged:
 
     def by_rows(self, s: Schedule, rows: str, steps: str, lanes: int) -> None:
         """Neighbouring rows of one step to neighbouring threads."""
-        row, lane = s.split(rows, [None, lanes])
-        turn, step = s.split(steps, [None, self.threads * lanes // self.size])
-        s.reorder(step, row, turn, lane)
+        neighbours = min(self.size // lanes, self.threads)
+        part, row, lane = s.split(rows, [None, neighbours, lanes])
+        turn, step = s.split(steps, [None, self.threads // neighbours])
+        s.reorder(step, row, turn, part, lane)
         s.bind(fused(s, (step, row)), "thread.x")
         s.unroll(turn)
+        s.unroll(part)
         s.vectorize(lane)
 
-    def lay(self, s: Schedule, buffer: str, ndim: int, *, along_steps: bool) -> None:
+    def lay(self, s: Schedule) -> None:
         """Lay the tile out, as told above."""
-        batch = [f"b{n}" for n in range(ndim - 2)]
-        four, half = f"i // {self.own}", f"i // {WIDE} % {self.own // WIDE}"
-        fours, halves = self.size // self.own, self.own // WIDE
-        if along_steps:
-            low = 3 - round(log2(self.depth // WIDE))
-            turn = f"k // {WIDE} % {min(self.depth // WIDE, 8)} * {2 ** max(low, 0)}"
-            own = f" ^ {half} * {2 ** (low - 1)}" if low > 0 and halves > 1 else ""
-            four, pitch = f"({four} + {half} * {fours} ^ {turn}{own})", self.size
+        found = (b for b in allocations(s.function) if b.name == self.buffer)
+        ndim = next(found).ndim
+        names = ", ".join((*(f"b{n}" for n in range(ndim - 2)), "i", "k"))
+        own, side = self.own, self.size // self.own
+        if self.along_steps:
+            parts = min(self.depth // WIDE, _BANKS)
+            thread = f"i // {own} % {side}"
+            part = f"(k // {WIDE} ^ {thread} // {_BANKS // parts} % {parts})"
+            row = f"(i % {own} * {side} + {thread})"
+            place = f"{row} * {self.depth} + {part} * {WIDE} + k % {WIDE}"
         else:
-            gap = WIDE if halves > 1 else 0
-            four = f"({four} + {half} * {fours + gap})"
-            pitch = (fours * halves + gap * (halves - 1)) * WIDE
-        place = f"k * {pitch} + {four} * {WIDE} + i % {WIDE}"
-        names = ", ".join((*batch, "i", "k"))
-        s.transform_layout(buffer, f"lambda {names}: ({place},)")
+            fours = own // WIDE
+            gap = 0 if fours == 1 else _BANKS // fours
+            pitch = (self.size // WIDE + gap * (fours - 1)) * WIDE
+            four = f"(i // {WIDE} % {fours} * {side + gap} + i // {own})"
+            place = f"k * {pitch} + {four} * {WIDE} + i % {WIDE}"
+        s.transform_layout(self.buffer, f"lambda {names}: ({place},)")
+
+
+def lies(s: Schedule, copy: str) -> tuple[bool, bool]:
+    """Whether what a block gathers lies along steps; whether along rows, and wide."""
+    block = next(b for b in blocks(s.function) if b.name == copy)
+    return lies_along_steps(block), lies_along_rows(block)
 
 
 def lies_along_steps(block: Block) -> bool:

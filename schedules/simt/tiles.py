@@ -2,9 +2,10 @@
 
     y[i, j] += x[i, k] * w[j, k]
 
-A block is 16 x 16 threads, each of which has `rows x columns` sums side by side.
-`depth` steps of k are staged at once; of each of them a thread reads its rows and its
-columns in 16-byte loads, and multiplies each with each.
+A block is 16 x 16 threads, each of which has `rows x columns` sums (`register_tiles`).
+`depth` steps of k are staged at once, `stages - 1` turns before they are multiplied; of
+what is staged a thread reads its rows and its columns in 16-byte loads, and multiplies
+each with each.
 
 Convolutions, their gradients and products of batches are such products, too
 (`matrices`); so are sizes that fill no tile, whose rest is zeros. Where the steps are
@@ -18,17 +19,21 @@ from typing import Final
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.visit import blocks, writes
-from tensorlang.schedules.cutting import fused, tried
+from tensorlang.schedules.cutting import extent, fused, tried
 from tensorlang.schedules.generic import stage_named
+from tensorlang.schedules.simt.fragments import over_threads
 from tensorlang.schedules.simt.matrices import Matrices, Sides, as_matrices, sides_of
-from tensorlang.schedules.simt.staging import WIDE, Staged
+from tensorlang.schedules.simt.register_tiles import WIDE, RegisterTile
+from tensorlang.schedules.simt.staging import Staged, lies
 from tensorlang.schedules.stages import Stage, extent_of
 from tensorlang.scheduling import Knobs, Schedule
 
-SIDE: Final = 16  # threads of a block along rows, and along columns
-_SUMS: Final = (4, 8)
+_SUMS: Final = (4, 8, 16)
 _DEPTHS: Final = (8, 16, 32)
+_WARPS: Final = (2, 4)
+_STAGES: Final = (1, 2, 3, 4, 5)
 _PARTS: Final = (0, 256, 512, 1024, 2048, 4096)  # steps of a part; 0 is all
+_SIDES: Final = (8, 16)  # threads of the usual block along rows and columns
 _FEW: Final = 12  # rows or columns that waste too much of a tile
 _SHORT: Final = 8  # steps that are not worth staging
 _TILES: Final = 264  # that keep a device busy
@@ -38,15 +43,10 @@ _TILES: Final = 264  # that keep a device busy
 class Tile:
     """Sums of one thread, the steps that are staged at once, those of a block."""
 
-    rows: int
-    columns: int
+    sums: RegisterTile
     depth: int
     part: int
-
-    @property
-    def sizes(self) -> tuple[int, int]:
-        """Rows and columns of a block."""
-        return SIDE * self.rows, SIDE * self.columns
+    stages: int
 
 
 def tiles(s: Schedule, knobs: Knobs, stage: Stage) -> None:
@@ -56,7 +56,8 @@ def tiles(s: Schedule, knobs: Knobs, stage: Stage) -> None:
         ScheduleError: it is of another form, or too small to fill tiles.
     """
     sides = sides_of(stage)
-    tile = _tile(knobs, stage.name, sides)
+    ahead = s.target is not None and "cp_async" in s.target.features
+    tile = _tile(knobs, stage.name, sides, ahead=ahead)
     matrices = as_matrices(s, stage, sides)
     _pad(s, matrices, tile)
     block, batch = matrices.block, matrices.loops.get("batch", "")
@@ -65,7 +66,7 @@ def tiles(s: Schedule, knobs: Knobs, stage: Stage) -> None:
     _schedule(s, matrices, tile, block, batch)
 
 
-def _tile(knobs: Knobs, name: str, sides: Sides) -> Tile:
+def _tile(knobs: Knobs, name: str, sides: Sides, *, ahead: bool) -> Tile:
     """The knobs; by default as large as rows and columns fill."""
     rows, columns = sides.extent("row"), sides.extent("column")
     steps = sides.extent("step")
@@ -73,28 +74,33 @@ def _tile(knobs: Knobs, name: str, sides: Sides) -> Tile:
         raise ScheduleError(f"{rows} rows and {columns} columns fill no tile")
     if steps is not None and steps < _SHORT:
         raise ScheduleError(f"{steps} steps are not worth a tile")
-    own = [_own(size) for size in (rows, columns)]
+    own = [_own(size, side) for size, side in zip((rows, columns), _SIDES, strict=True)]
     again = f"_{name}" if "rows" in knobs.values else ""  # has sizes of its own
     return Tile(
-        knobs.choice(f"rows{again}", _SUMS, default=own[0]),
-        knobs.choice(f"columns{again}", _SUMS, default=own[1]),
+        RegisterTile(
+            knobs.choice(f"rows{again}", _SUMS, default=own[0]),
+            knobs.choice(f"columns{again}", _SUMS, default=own[1]),
+            knobs.choice(f"warps{again}", _WARPS, default=2),
+        ),
         knobs.choice(f"depth{again}", _DEPTHS, default=16),
         knobs.choice(f"part{again}", _PARTS, default=_part(sides, own)),
+        knobs.choice(f"stages{again}", _STAGES, default=3 if ahead else 1),
     )
 
 
-def _own(size: int | None) -> int:
-    return 4 if size is not None and size <= SIDE * 4 else 8
+def _own(size: int | None, side: int) -> int:
+    """Rows or columns of a thread: those of a block are 64, or else 128."""
+    return (64 if size is not None and size <= 64 else 128) // side
 
 
 def _part(sides: Sides, own: list[int]) -> int:
     """The steps of a part, where tiles alone are too few: 0 where they are enough."""
     count = 1
-    for group, sums in zip(("row", "column"), own, strict=True):
+    for group, sums, side in zip(("row", "column"), own, _SIDES, strict=True):
         size = sides.extent(group)
         if size is None:
             return 0
-        count *= -(-size // (SIDE * sums))
+        count *= -(-size // (side * sums))
     steps, batches = sides.extent("step"), sides.extent("batch")
     if batches is None or count * batches * 2 > _TILES:
         return 0
@@ -107,7 +113,7 @@ def _part(sides: Sides, own: list[int]) -> int:
 
 def _pad(s: Schedule, matrices: Matrices, tile: Tile) -> None:
     """Rows, columns and steps in wholes of what is cut from them."""
-    rows, columns = tile.sizes
+    rows, columns = tile.sums.sizes
     wanted = {"row": rows, "column": columns, "step": tile.part or tile.depth}
     found = stage_named(s, matrices.block)
     assert found is not None
@@ -141,65 +147,56 @@ def _parts(s: Schedule, matrices: Matrices, tile: Tile, batch: str) -> tuple[str
 def _schedule(
     s: Schedule, matrices: Matrices, tile: Tile, block: str, batch: str
 ) -> None:
-    rows, columns = tile.sizes
-    loops = matrices.loops
-    i0, it, *ir = s.split(loops["row"], _factors(tile.rows))
-    j0, jt, *jr = s.split(loops["column"], _factors(tile.columns))
+    loops, own = matrices.loops, tile.sums
+    i0, *i = s.split(loops["row"], [None, *own.split(0)])
+    j0, *j = s.split(loops["column"], [None, *own.split(1)])
     k0, k1, k2 = s.split(loops["step"], [None, tile.depth // WIDE, WIDE])
     first = [batch] if batch else []
-    s.reorder(*first, i0, j0, k0, it, jt, k1, k2, *ir, *jr)
+    threads, _ = own.order(i, j)
+    staged = [
+        Staged(*made, size, size // side, tile.depth, own.threads, *lies(s, made[0]))
+        for made, size, side in zip(matrices.copies, own.sizes, own.sides, strict=True)
+    ]
+    ways = [operand.along_steps for operand in staged]
+    rows, columns = i[3:], j[2:]
+    if ways[0]:  # four steps of one row after the other, for all columns
+        each, held = [*rows, k2, *columns], (rows[-1], k1)
+    elif ways[1]:
+        each, held = [*columns, k2, *rows], (k1, columns[-1])
+    else:
+        each, held = [k2, *rows, *columns], (k2, k2)
+    s.reorder(*first, i0, j0, k0, *threads, k1, *each)
     (result,) = next(writes(b) for b in blocks(s.function) if b.name == block)
     write, sums = s.cache_write(block, result.name, "shared", at=j0)
     if block == matrices.block:
         tried(s, _written_by, s, matrices.writer)
-    sizes = zip((rows, columns), (tile.rows, tile.columns), strict=True)
-    for (copy, buffer), (size, own) in zip(matrices.copies, sizes, strict=True):
-        staged = Staged(size, own, tile.depth, SIDE * SIDE)
-        staged.stage(s, copy, buffer, k0)
-        held, _ = s.cache_read(block, buffer, "register", at=k2)
-        _in_fours(s, held)
-    _share(s, write, matrices.order)
-    s.transform_layout(sums, _own_sums(matrices.order, result.ndim, tile))
-    for loop in (k2, *ir, *jr):
-        s.unroll(loop)
-    s.bind(fused(s, (it, jt)), "thread.x")
+    for operand, at in zip(staged, held, strict=True):
+        operand.stage(s, k0)
+        _in_fours(s, block, operand, at)
+    own.share(s, write, matrices.order[-2:])
+    s.transform_layout(sums, own.layout(matrices.order[-2:], result.ndim))
+    over_threads(s, threads, each)
     s.bind(i0, "block.y")
     s.bind(j0, "block.x")
     for loop in first:
         s.bind(loop, "block.z")
-
-
-def _factors(own: int) -> list[int | None]:
-    """Blocks, threads, and what a thread has: fours."""
-    return [None, SIDE, *([own // WIDE] if own > WIDE else []), WIDE]
+    stages = min(tile.stages, extent(s, k0) or tile.stages)
+    if stages > 1:
+        s.pipeline(k0, stages)
 
 
 def _written_by(s: Schedule, writer: str) -> None:
     s.inline(writer, reverse=True)
 
 
-def _in_fours(s: Schedule, copy: str) -> None:
-    """A thread's numbers of one step, from shared memory to registers."""
-    four, lane = s.split(s.loops(copy)[-1], [None, WIDE])
-    s.unroll(four)
-    s.vectorize(lane)
-
-
-def _share(s: Schedule, write: str, order: tuple[str, ...]) -> None:
-    """The tile written back by the threads that have its sums."""
-    loops = dict(zip(order[-2:], s.loops(write)[-2:], strict=True))
-    it, i = s.split(loops["row"], [SIDE, None])
-    jt, jr, jv = s.split(loops["column"], [SIDE, None, WIDE])
-    s.reorder(it, jt, i, jr, jv)
-    s.bind(fused(s, (it, jt)), "thread.x")
-    s.unroll(i)
-    s.unroll(jr)
-    s.vectorize(jv)
-
-
-def _own_sums(order: tuple[str, ...], ndim: int, tile: Tile) -> str:
-    """A thread's sums lie together, after those of the threads before it."""
-    names = [*(f"b{n}" for n in range(ndim - 2)), *(name[0] for name in order[-2:])]
-    r, c = tile.rows, tile.columns
-    places = f"r // {r} * {SIDE} + c // {c}, r % {r}, c % {c}"
-    return f"lambda {', '.join(names)}: ({places})"
+def _in_fours(s: Schedule, block: str, operand: Staged, at: str) -> None:
+    """A thread's numbers from shared memory to registers, 16 bytes at once."""
+    held, _ = s.cache_read(block, operand.buffer, "register", at=at)
+    around = s.loops(held)
+    loops = list(around[around.index(at) + 1 :])
+    if not operand.along_steps:
+        loops = [*loops[1:], *s.split(loops[0], [None, WIDE])]
+        s.reorder(*loops)
+    for loop in loops[:-1]:
+        s.unroll(loop)
+    s.vectorize(loops[-1])

@@ -64,9 +64,9 @@ def _visit(node: Any, *, narrow_only: bool) -> Any:
 
 def _is_copied(store: Store) -> bool:
     size = store.value.dtype.lanes * store.buffer.dtype.bytes
-    wide = bool(store.indices) and isinstance(store.indices[0], Ramp)
     source = copied_from(store.value)
-    return wide and size in _WIDTHS and source is not None and store.mask is None
+    together = bool(store.indices) and _are_neighbours(store)
+    return together and size in _WIDTHS and source is not None and store.mask is None
 
 
 def copied_from(value: Expr) -> Load | None:
@@ -75,8 +75,14 @@ def copied_from(value: Expr) -> Load | None:
         value = value.a
     if not isinstance(value, Load) or value.buffer.scope != "global":
         return None
-    wide = bool(value.indices) and isinstance(value.indices[0], Ramp)
-    return value if wide and value.mask is None else None
+    together = bool(value.indices) and _are_neighbours(value)
+    return value if together and value.mask is None else None
+
+
+def _are_neighbours(access: Load | Store) -> bool:
+    """Whether an access is of one number, or of several that lie side by side."""
+    index = access.indices[0]
+    return index.dtype.lanes == 1 or isinstance(index, Ramp)
 
 
 def is_zero(value: Expr) -> bool:

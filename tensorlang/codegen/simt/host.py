@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from typing import Any, Final, TypeAlias
 
 from tensorlang.codegen.folding import mul, product
@@ -58,6 +59,11 @@ Data: TypeAlias = Any
 STATIC_SHARED: Final = 48 << 10  # bytes that a kernel may have of its own
 SHARED_ALIGNMENT: Final = 1024  # of swizzled tiles
 PRIVATE_BYTES: Final = 2048  # of one thread; above, it is in the workspace
+REGISTERS: Final = 1 << 16  # of a processor
+SHARED: Final = 163 << 10  # bytes that blocks of a processor have together, at least
+_HELD: Final = 64  # numbers of one thread that are many
+_BESIDES: Final = 64  # registers of a thread for what it does besides
+_MOST: Final = 256  # that it may have
 
 
 @dataclass(frozen=True)
@@ -123,6 +129,23 @@ class Launch:
         """Bytes of shared memory that the launch asks for."""
         ends = (at + _bytes(buffer) for buffer, at in self.shared_offsets.items())
         return max(ends, default=0)
+
+    @cached_property
+    def resident(self) -> int:
+        """How many blocks a processor is to have room for at once.
+
+        Of a block whose threads hold many numbers from their first statement to their
+        last (the sums of a tile), as many as have registers for twice as many and some
+        more, so that some compute while others wait; of any other, one.
+        """
+        items = self.body.stmts if isinstance(self.body, Seq) else ()
+        own = (item.buffer for item in items if isinstance(item, Alloc))
+        held = sum(_bytes(buffer) // 4 for buffer in own if is_private(buffer))
+        if held < _HELD or not self.shared:
+            return 1
+        shared = sum(_bytes(buffer) for buffer in self.shared)
+        registers = prod(self.block) * min(2 * held + _BESIDES, _MOST)
+        return max(min(REGISTERS // registers, SHARED // shared), 1)
 
     @cached_property
     def tensor_maps(self) -> tuple[TensorMap, ...]:
