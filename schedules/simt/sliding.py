@@ -100,7 +100,7 @@ def windows_of(stage: Stage) -> Windows:
     if any(sizes[name] is None for name in folded):
         raise ScheduleError(f"{stage.name} folds what varies in length")
     axes = {stage.axis(loop): loop.var.name for loop in stage.loops}
-    found = {load: _slides(load, axes, folded, sizes) for load in stage.loads}
+    found = {load: slides_of(load, axes, folded, sizes) for load in stage.loads}
     images = [load for load, slides in found.items() if slides]
     if len(images) != 1:
         raise ScheduleError(f"{stage.name} slides over {len(images)} images, not one")
@@ -113,13 +113,20 @@ def windows_of(stage: Stage) -> Windows:
     return Windows(stage, image, found[image], same, deep, sizes)
 
 
-def _slides(
+def slides_of(
     load: Load,
     axes: Mapping[Var, str],
-    folded: Sequence[str],
+    within: Sequence[str],
     sizes: Mapping[str, int | None],
 ) -> tuple[Slide, ...]:
-    """Where windows slide in a load: by one loop over windows, and some within them."""
+    """Where windows slide in a load: by one loop over windows, and some within them.
+
+    Args:
+        load: The load.
+        axes: The loop of each axis.
+        within: The loops that may go within a window.
+        sizes: The extent of each loop.
+    """
     found = []
     for dim, index in enumerate(load.indices):
         form = linear(index)
@@ -128,10 +135,98 @@ def _slides(
             for atom, step in form.terms
             if isinstance(atom, Var) and atom in axes
         }
-        taps = tuple(name for name in steps if name in folded)
-        over = [name for name in steps if name not in folded]
+        taps = tuple(name for name in steps if name in within)
+        over = [name for name in steps if name not in within]
         plain = len(form.terms) == len(steps) and min(steps.values(), default=0) > 0
         if taps and len(over) == 1 and plain:
             reach = sum(((sizes[name] or 1) - 1) * steps[name] for name in taps)
             found.append(Slide(over[0], dim, steps[over[0]], taps, reach))
     return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class WeightSums:
+    """A stage that adds up the gradients of windows' weights, over all their places.
+
+        dw[o, c, ky, kx] += dy[b, o, i, j] * padded[b, c, i * 2 + ky, j * 2 + kx]
+
+    Attributes:
+        stage: The stage.
+        image: The load of the image.
+        given: The other one.
+        slides: Along each dimension: the loop over places, the loops within a window.
+        outer: Loops of the reduction that do not slide: images.
+        taps: Loops over a window.
+        same: Loops over results that are made of the same pixels.
+        deep: Loops over results that are made of the same places of the other load.
+        sizes: The extent of each loop, where it is known.
+    """
+
+    stage: Stage
+    image: Load
+    given: Load
+    slides: tuple[Slide, ...]
+    outer: tuple[str, ...]
+    taps: tuple[str, ...]
+    same: tuple[str, ...]
+    deep: tuple[str, ...]
+    sizes: Mapping[str, int | None]
+
+    @property
+    def own(self) -> tuple[str, ...]:
+        """Loops over results of one thread."""
+        return (*self.same, *self.taps)
+
+    @property
+    def apart(self) -> tuple[str, ...]:
+        """Loops over results of different threads, in memory order."""
+        spatial = (loop.var.name for loop in self.stage.driven("spatial"))
+        return tuple(name for name in spatial if name not in self.own)
+
+    @property
+    def lines(self) -> bool:
+        """Whether neighbours in memory are neighbours of a line: channels first."""
+        return self.slides[-1].dim == len(self.image.indices) - 1
+
+    def count(self, loops: Sequence[str]) -> int:
+        """How often loops run together; those of unknown length count once."""
+        return prod(self.sizes[name] or 1 for name in loops)
+
+
+def weight_sums_of(stage: Stage) -> WeightSums:
+    """What a stage adds up.
+
+    Raises:
+        ScheduleError: it is no sum of places times pixels around them.
+    """
+    sizes = {loop.var.name: extent_of(loop) for loop in stage.loops}
+    axes = {stage.axis(loop): loop.var.name for loop in stage.loops}
+    folded = tuple(loop.var.name for loop in stage.driven("reduction"))
+    spatial = tuple(loop.var.name for loop in stage.driven("spatial"))
+    found = {load: slides_of(load, axes, spatial, sizes) for load in stage.loads}
+    images = [load for load, slides in found.items() if slides]
+    others = [load for load, slides in found.items() if not slides]
+    if len(images) != 1 or len(others) != 1 or len(stage.outputs) != 1:
+        raise ScheduleError(f"{stage.name} is no gradient of windows' weights")
+    (image,), (given,) = images, others
+    slides = found[image]
+    places = [slide.loop for slide in slides]
+    if not set(places) <= set(folded) or any(sizes[name] is None for name in places):
+        raise ScheduleError(f"the places of {stage.name} vary in number")
+    taps = tuple(name for slide in slides for name in slide.taps)
+    in_image, in_given = (
+        {axes[v] for i in load.indices for v in free_vars(i) if v in axes}
+        for load in (image, given)
+    )
+    channels = [name for name in spatial if name not in taps]
+    return WeightSums(
+        stage,
+        image,
+        given,
+        slides,
+        tuple(name for name in folded if name not in places),
+        taps,
+        tuple(name for name in channels if name not in in_image),
+        tuple(name for name in channels if name not in in_given),
+        sizes,
+    )

@@ -30,7 +30,7 @@ from tensorlang.ir.nodes import (
     Var,
 )
 from tensorlang.ir.visit import children, free_vars
-from tensorlang.scheduling.linear import Linear, divided, linear, number
+from tensorlang.scheduling.linear import Linear, divided, linear, number, remainder
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +149,8 @@ def _floormod(a: Range, b: Range) -> Range | None:
     low, high = a.low - start, a.high - start
     if low.is_constant and high.is_constant and high.constant < divisor:
         return Range(low, high)
+    if a.low == a.high:  # one value, which is not known: its remainder is one, too
+        return point(remainder(a.low, divisor))
     return of_extent(number(divisor))
 
 

@@ -103,6 +103,18 @@ def test_convolutions_of_bf16_copy_16_bytes_beside_tensor_cores(layout):
     assert not re.search(r"LDGSTS\.E (?!BYPASS)", kernel.asm)
 
 
+def test_gradients_of_depthwise_weights_are_parts_of_threads_and_then_of_blocks():
+    shape = (64, 32, 112, 112)
+    given = {"padding": 1, "groups": 32, "window": (3, 3)}
+    kernel = built("nn.conv2d_grad_weight", shape, shape, **given)
+    assert kernel.resources["launches"] == 2
+    assert kernel.resources["spill_bytes"] == 0
+    assert kernel.resources["registers"] <= 64
+    assert count(r"LDG\.E\.128", kernel) == 6 + 4  # lines of pixels, and of dy
+    assert count(r"\bFFMA", kernel) == 16 * 9
+    assert count(r"\bSHFL\.BFLY", kernel) == 5
+
+
 @pytest.mark.parametrize(
     ("name", "shapes", "attributes", "loads", "registers"),
     [

@@ -5,6 +5,8 @@ import pytest
 
 from tensorlang.codegen.simt.lower import lower
 from tensorlang.ir.interpreter import run
+from tensorlang.ir.nodes import as_expr
+from tensorlang.ir.visit import allocations
 from tensorlang.ops import find
 from tensorlang.ops.building import default
 from tensorlang.runtime.describing import signature_of
@@ -15,6 +17,7 @@ GPU = get("cuda:sm_90a")
 LAST = {"layout": "NHWC"}
 THIN = {"padding": 1, "groups": 4}
 NEAR = {"f64": 1e-12, "f32": 1e-5, "f16": 2**-9, "bf16": 2**-7}
+SUMS = {"padding": 1, "groups": 4, "window": (3, 3)}
 POOL = {"kernel": 3, "stride": 2, "padding": 1}
 # operator, shapes, attributes, type, knobs
 CASES = {
@@ -60,6 +63,49 @@ CASES = {
         "f32",
         {},
     ),
+    "weights": ("nn.conv2d_grad_weight", ((3, 4, 8, 8),) * 2, SUMS, "f32", {}),
+    "weights_turns": (
+        "nn.conv2d_grad_weight",
+        ((2, 4, 8, 8),) * 2,
+        SUMS,
+        "f32",
+        {"sum_rows": 2, "sum_turns": 2},
+    ),
+    "weights_last": (
+        "nn.conv2d_grad_weight",
+        ((2, 8, 6, 4),) * 2,
+        SUMS | LAST,
+        "f16",
+        {},
+    ),
+    "weights_odd": (
+        "nn.conv2d_grad_weight",
+        ((2, 4, 5, 3), (2, 4, 9, 5)),
+        SUMS | {"stride": 2},
+        "f32",
+        {},
+    ),
+    "weights_grouped": (
+        "nn.conv2d_grad_weight",
+        ((2, 8, 4, 8),) * 2,
+        SUMS | {"groups": 2},
+        "f32",
+        {},
+    ),
+    "weights_line": (
+        "nn.conv1d_grad_weight",
+        ((3, 4, 20),) * 2,
+        {"padding": 1, "groups": 4, "window": 3},
+        "bf16",
+        {},
+    ),
+    "weights_volume": (
+        "nn.conv3d_grad_weight",
+        ((1, 4, 3, 4, 4),) * 2,
+        {"padding": 1, "groups": 4, "window": (3, 3, 3)},
+        "f32",
+        {},
+    ),
     "largest": ("nn.max_pool2d", ((2, 2, 9, 16),), POOL, "f32", {}),
     "largest_last": ("nn.max_pool2d", ((1, 8, 9, 4),), POOL | LAST, "f32", {}),
     "largest_half": ("nn.max_pool2d", ((1, 3, 8, 16),), {"kernel": 2}, "bf16", {}),
@@ -80,7 +126,7 @@ def test_tiles_of_windows(name):
     gate = Gate(op, workload, op.algorithms["direct"].tolerance)
     case = gate.compiled(workload)
     made = default(op, workload, GPU, knobs)[0]
-    assert {"window_columns", "window_threads"} <= set(made.knobs)
+    assert {"window_columns", "sum_columns"} & set(made.knobs)
     func = made.function
     sizes = op.sizes(workload)
     scalars = {s.name: sizes[s.name] for s in signature_of(func).scalars}
@@ -90,3 +136,11 @@ def test_tiles_of_windows(name):
         got, wide = np.asarray(arrays[number], "f8"), np.asarray(expected, "f8")
         rtol = NEAR[CASES[name][3]]
         np.testing.assert_allclose(got, wide, rtol=rtol, atol=rtol * np.abs(wide).max())
+
+
+def test_what_is_one_place_has_one_remainder():
+    """A thread's place in a fused loop: its digits are fixed, and so are its pixels."""
+    op, workload, _ = workload_of("weights_odd")
+    func = default(op, workload, GPU, {})[0].function
+    held = {b.name: b.shape for b in allocations(func) if b.scope == "register"}
+    assert held["dy_register"] == tuple(map(as_expr, (1, 1, 5, 1)))

@@ -1,0 +1,132 @@
+"""Pixels that a thread holds in registers, loaded in whole accesses where it can be.
+
+for c in unrolled(6):
+    padded[c] = select((j * 4 + c >= 1) & (j * 4 + c < 113), x[j * 4 + c - 1], 0.0)
+                                    ->
+padded[0] = select(j * 4 >= 1, x[j * 4 - 1], 0.0)
+for c in vectorized(4): padded[c + 1] = x[j * 4 + c]
+padded[5] = select(j * 4 + 4 < 112, x[j * 4 + 4], 0.0)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tensorlang.ir.nodes import Binary, Expr, Let, Load, Store, Var
+from tensorlang.ir.visit import substitute, walk
+from tensorlang.schedules.cutting import cut_at, extent, tried
+from tensorlang.schedules.generic import stage_named, stage_names
+from tensorlang.schedules.stages import INJECTIVE, kind_of
+from tensorlang.schedules.streaming import loop_named
+from tensorlang.scheduling import Schedule
+from tensorlang.scheduling.linear import linear
+from tensorlang.scheduling.tree import block_of, find_block
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """How a line of an image is cut.
+
+    Attributes:
+        dim: The dimension of the image that is cut into what lies inside and what not.
+        unit: Pixels that such pieces are multiples of.
+        lanes: Neighbours in memory of one access.
+        whole: Whether these are the pixels of the line itself.
+    """
+
+    dim: int
+    unit: int
+    lanes: int
+    whole: bool
+
+
+def held(s: Schedule, reader: str, image: str, place: str, line: Line) -> None:
+    """Hold what a loop's body reads of an image in registers.
+
+    Args:
+        s: The schedule.
+        reader: The block that reads it.
+        image: The name of the image, which may be computed element by element.
+        place: The loop.
+        line: How its lines are cut.
+
+    Raises:
+        ScheduleError: the part is of no constant size.
+    """
+    copy = _maker(s, image)
+    if copy and tried(s, s.compute_at, copy, place):
+        s.set_scope(image, "register")
+    else:
+        copy, _ = s.cache_read(reader, image, "register", place)
+    first, *others = _inside(s, copy, line)
+    written_out(s, first, place, line.lanes)
+    for part in others:
+        written_out(s, part, place, 1 if line.whole else line.lanes)
+
+
+def under(s: Schedule, block: str, at: str) -> tuple[str, ...]:
+    """The loops around a block that stand in another one."""
+    loops = s.loops(block)
+    return loops[loops.index(at) + 1 :]
+
+
+def written_out(s: Schedule, block: str, at: str, lanes: int) -> None:
+    """A thread's loops written out; the innermost one in accesses of some lanes."""
+    own = under(s, block, at)
+    if own and lanes > 1 and (extent(s, own[-1]) or 0) % lanes == 0:
+        *_, lane = s.split(own[-1], [None, lanes])
+        own = under(s, block, at)[:-1]
+        s.vectorize(lane)
+    for name in own:
+        if loop_named(s, name).kind == "serial":  # else that of another part, too
+            s.unroll(name)
+
+
+def _maker(s: Schedule, image: str) -> str:
+    """The block of the stage that makes an image element by element, if one does."""
+    for name in stage_names(s):
+        stage = stage_named(s, name)
+        if stage is not None and stage.output.name == image:
+            return name if kind_of(stage) == INJECTIVE else ""
+    return ""
+
+
+def _inside(s: Schedule, copy: str, line: Line) -> list[str]:
+    """The copying blocks of pixels inside the image, before it and behind it.
+
+    What lies inside of it for all tiles needs no test, and can be whole accesses.
+    """
+    loop, before = _along(s, copy, line.dim)
+    length = (extent(s, loop) or 0) if loop else 0
+    first = max(before, 0) % line.unit
+    whole = (length - first) // line.unit * line.unit
+    if whole <= 0 or whole == length:
+        return [copy]
+    at, parts, main = s.loops(copy).index(loop), [], copy
+    if first:
+        main = cut_at(s, copy, loop, first)[1]
+        parts.append(copy)
+    if first + whole < length:
+        parts.append(cut_at(s, main, s.loops(main)[at], whole)[1])
+    return [main, *parts]
+
+
+def _along(s: Schedule, copy: str, dim: int) -> tuple[str, int]:
+    """A copy's loop along a dimension, and its elements there before the image."""
+    block = block_of(find_block(s.function, copy))
+    values = {axis.var: axis.value for axis in block.axes}
+    store = next(node for node in walk(block.body) if isinstance(node, Store))
+    own = next(
+        (values.get(v) for v in [store.indices[dim]] if isinstance(v, Var)), None
+    )
+    loads = [node for node in walk(block.body) if isinstance(node, Load)]
+    if not isinstance(own, Var) or len(loads) != 1:
+        return "", 0
+    named: dict[Var, Expr] = {}
+    for node in walk(block.body):
+        if isinstance(node, Let):
+            named[node.var] = substitute(node.value, named)
+    place = substitute(loads[0].indices[dim], named)
+    while isinstance(place, Binary) and place.op in {"min", "max"}:
+        place = place.a
+    return own.name, -linear(place).constant
