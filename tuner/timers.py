@@ -240,7 +240,7 @@ class CudaTimer:
         writes: int = 1,
         states: list[telemetry.State | None] | None = None,
     ) -> list[float]:
-        """The seconds of some runs, each with cold caches, and the state beside them."""
+        """The seconds of some runs, each with cold caches, and the state beside."""
         stream = self._driver.LEGACY
         marks, starts = [], []
         with self._device.current():

@@ -2,6 +2,10 @@
 
 Needs nothing but Python, a GPU with its driver, CUDA's compilers, and what `WHEELS`
 holds. Each step is a process of its own; the same command goes on where it stopped.
+What is most worth knowing comes first, so that a run may be ended at any time: a first
+kernel, the limits of the device, every work as it is without a search, then each work
+tuned and measured again, the longest tests last. OUT/all.tar.gz has everything after
+each of them; `--from` goes on with it, on another machine too.
 With `--dry-run opencl` or `llvm` everything is done in a small size, without a GPU.
 """
 
@@ -12,26 +16,32 @@ import json
 import os
 import platform
 import re
+import signal
 import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from benchmarks.gpu import environment
 from benchmarks.gpu.report import report
-from benchmarks.gpu.steps import Run, Step, python
+from benchmarks.gpu.steps import Run, Step, python, replace
 
 ROOT = Path(__file__).parents[2]
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 _DRY_SCALE = 256
+_FEW = 7  # rounds before anything is tuned
 # packages whose tree of links stands for an installation
 _PARTS = ("schedules", "templates", "tuner", "ops", "results")
-# folders of tests -> seconds that they may take
-_TESTS = {"tests/cuda": 400, "tests/targets": 300}
-_DRY_TESTS = {"tests/unit/runtime": 100}
+# tests -> seconds that they may take: a minute's worth before all else, and the rest
+_FIRST_TESTS = {"tests/cuda/test_runtime.py tests/cuda/test_arrays.py": 200}
+_TESTS = {"tests/cuda": 500, "tests/targets": 400}
+_DRY_TESTS = {"tests/unit/runtime/test_dlpack.py": 100}
+_KEPT = ("bench.md", "bench.json", "machine.json", "limits.json", "plan.json")
+_KEPT += ("state.json", "log.txt", "works", "tuned", "records", "data", "wheels")
 
 
 def main() -> None:
@@ -41,15 +51,19 @@ def main() -> None:
     if not found and not given.dry_run:
         sys.exit(_complain("this machine has no CUDA GPU that its driver finds"))
     target = given.dry_run or "cuda"
-    work = given.work or given.out / "work"
+    work = given.work or given.out.with_name(f"{given.out.name}.work")
     site = work / "site"
+    _resumed(given)
     run = Run(given.out, given.limit, _environment(site, given.out, work))
-    _prepared(run, site, work, given)
-    _machine(run, found, target)
-    _checked(run, target, dry=bool(given.dry_run))
-    _measured(run, target, given)
-    print(report(given.out))
-    _archived(given.out)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
+    try:
+        _machine(run, found, target)
+        if _prepared(run, site, work, given):
+            _all(run, target, given)
+    except KeyboardInterrupt:
+        sys.exit("ended before all was done; the same command goes on")
+    finally:
+        print(_told(given.out))
     if run.failed:
         sys.exit(f"failed: {', '.join(run.failed)}; OUT/log.txt has what they said")
 
@@ -60,7 +74,12 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--budget", type=_seconds, default=600, help="for tuning")
     parser.add_argument("--limit", type=_seconds, default=3600, help="for everything")
     parser.add_argument("--wheels", type=Path, help="folder of `make bench-gpu-pack`")
-    parser.add_argument("--work", type=Path, help="folder for what is built")
+    parser.add_argument(
+        "--work", type=Path, help="folder for what is built; OUT.work if not given"
+    )
+    parser.add_argument(
+        "--from", dest="earlier", type=Path, help="all.tar.gz of a run to go on with"
+    )
     parser.add_argument("--only", default="", help="works whose name holds this")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--dry-run", choices=("llvm", "opencl"), default="")
@@ -96,7 +115,34 @@ def _environment(site: Path, out: Path, work: Path) -> dict[str, str]:
     }
 
 
-def _prepared(run: Run, site: Path, work: Path, given: argparse.Namespace) -> None:
+def _resumed(given: argparse.Namespace) -> None:
+    """Unpack what an earlier run has left, where nothing is here yet."""
+    if given.earlier and not (given.out / "state.json").exists():
+        with tarfile.open(given.earlier) as archive:
+            archive.extractall(given.out, filter="data")
+
+
+def _all(run: Run, target: str, given: argparse.Namespace) -> None:
+    """Everything, the most valuable first."""
+    command = "from tensorlang.cli import main; main()"
+    first = python("-c", command, "verify", "gelu", "--target", target)
+    run.run(Step("first kernel", first, 180, again=True))
+    _tests(run, _DRY_TESTS if given.dry_run else _FIRST_TESTS)
+    plan = _planned(run, target, given)
+    for name in plan:
+        _measure(run, name, target, given, "works", rounds=_FEW)
+        _told(run.out)
+    every = sum(len(work["tuned"]) * work["weight"] for work in plan.values())
+    for name, work in plan.items():
+        share = given.budget * work["weight"] / max(every, 1)
+        if _tuned(run, work["tuned"], target, share):
+            _measure(run, name, target, given, "tuned", rounds=given.rounds)
+        _told(run.out)
+    if not given.dry_run:
+        _tests(run, _TESTS)
+
+
+def _prepared(run: Run, site: Path, work: Path, given: argparse.Namespace) -> bool:
     """What is missing, PyCUDA, and tensorlang itself as a tree of links."""
     tree = work.absolute() / "tree"
     _link(tree, [ROOT / "benchmarks"])
@@ -104,8 +150,8 @@ def _prepared(run: Run, site: Path, work: Path, given: argparse.Namespace) -> No
     _link(tree / "tensorlang", (ROOT / part for part in _PARTS))
     setup = ["-m", "benchmarks.gpu.setup", str(site.absolute()), str(work.absolute())]
     setup += [str(given.wheels.absolute())] if given.wheels else []
-    pycuda = [] if given.dry_run else ["--pycuda"]
-    run.run(Step("set up", python(*setup, *pycuda), 900))
+    pycuda = [] if given.dry_run else [f"--pycuda={(run.out / 'wheels').absolute()}"]
+    return run.run(Step("set up", python(*setup, *pycuda), 900, again=True))
 
 
 def _link(folder: Path, places: Iterable[Path]) -> None:
@@ -135,52 +181,74 @@ def _machine(run: Run, found: str, target: str) -> None:
         "python": platform.python_version(),
         "day": time.strftime("%Y-%m-%d"),
     }
-    (run.out / "machine.json").write_text(json.dumps(about) + "\n")
+    replace(run.out / "machine.json", json.dumps(about) + "\n")
 
 
-def _checked(run: Run, target: str, *, dry: bool) -> None:
-    """A first kernel, then the tests that need the device."""
-    command = "from tensorlang.cli import main; main()"
-    first = python("-c", command, "verify", "gelu", "--target", target)
-    run.run(Step("first kernel", first, 180))
+def _tests(run: Run, tests: Mapping[str, float]) -> None:
+    """Tests that need the device."""
     options = ["-q", "--maxfail=20", "-p", "no:cacheprovider", f"--rootdir={ROOT}"]
     workers = str(max(2, min(8, (os.cpu_count() or 4) // 2)))
     options += ["-n", workers] if find_spec("xdist") else []
-    for folder, seconds in (_DRY_TESTS if dry else _TESTS).items():
-        command = python("-m", "pytest", *options, str(ROOT / folder))
-        run.run(Step(folder, command, seconds))
+    for places, seconds in tests.items():
+        paths = [str(ROOT / place) for place in places.split()]
+        run.run(Step(places, python("-m", "pytest", *options, *paths), seconds))
 
 
-def _measured(run: Run, target: str, given: argparse.Namespace) -> None:
-    """Tune within the budget and measure, work by work."""
-    scale = _DRY_SCALE if given.dry_run else 1
-    listed = python("-m", "benchmarks.gpu.measure", "--list", "--scale", str(scale))
+def _planned(run: Run, target: str, given: argparse.Namespace) -> dict[str, Any]:
+    """The works, with what is to be tuned for each; and the limits, once."""
+    scale = str(_DRY_SCALE if given.dry_run else 1)
+    listed = python("-m", "benchmarks.gpu.measure", "--list", "--scale", scale)
     if not run.run(Step("list the works", listed, 120, "plan.json", again=True)):
-        return
+        return {}
+    if not given.dry_run:
+        step = python("-m", "benchmarks.gpu.limits", "--target", target)
+        run.run(Step("limits of the device", step, 180, "limits.json"))
     plan = json.loads((run.out / "plan.json").read_text())
-    plan = {name: tuned for name, tuned in plan.items() if given.only in name}
-    share = given.budget / max(sum(map(len, plan.values())), 1)
+    return {name: work for name, work in plan.items() if given.only in name}
+
+
+def _tuned(
+    run: Run, workloads: Iterable[Iterable[str]], target: str, share: float
+) -> bool:
+    """Search for each of a work's workloads, for so many seconds; whether one was."""
     tlang = python("-c", "from tensorlang.cli import main; main()", "tune")
-    for name, tuned in plan.items():
-        for arguments in tuned:
-            budget = ["--budget", f"{share:.1f}s", "--target", target]
-            label = f"tune {' '.join(arguments)}"
-            run.run(Step(label, [*tlang, *arguments, *budget], 2 * share + 120))
-        options = ["--target", target, "--scale", str(scale)]
-        options += ["--rounds", str(given.rounds)]
-        step = python("-m", "benchmarks.gpu.measure", name, *options)
-        file = re.sub(r"\W+", "_", name)
-        run.run(Step(f"measure {name}", step, 240, f"works/{file}.json"))
-        report(run.out)
+    done = []
+    for arguments in workloads:
+        budget = ["--budget", f"{share:.1f}s", "--target", target]
+        label = f"tune {' '.join(arguments)}"
+        step = Step(label, [*tlang, *arguments, *budget], 2 * share + 120)
+        done.append(run.run(step))
+    return any(done)
 
 
-def _archived(out: Path) -> None:
-    """Everything but what was built, in one file: OUT/all.tar.gz."""
-    names = ("bench.md", "bench.json", "machine.json", "state.json", "log.txt")
-    with tarfile.open(out / "all.tar.gz", "w:gz") as archive:
-        for name in (*names, "works", "records"):
+def _measure(
+    run: Run,
+    name: str,
+    target: str,
+    given: argparse.Namespace,
+    folder: str,
+    *,
+    rounds: int,
+) -> None:
+    """Measure a work, as it is now, into a folder."""
+    scale = str(_DRY_SCALE if given.dry_run else 1)
+    options = ["--target", target, "--scale", scale, "--rounds", str(rounds)]
+    step = python("-m", "benchmarks.gpu.measure", name, *options)
+    plain = re.sub(r"\W+", "_", name)
+    label = f"measure {name}" + (", tuned" if folder == "tuned" else "")
+    run.run(Step(label, step, 240, f"{folder}/{plain}.json"))
+
+
+def _told(out: Path) -> str:
+    """The tables, written; and everything but what was built in OUT/all.tar.gz."""
+    said = report(out)
+    new = out / "all.tar.gz.new"
+    with tarfile.open(new, "w:gz") as archive:
+        for name in _KEPT:
             if (out / name).exists():
                 archive.add(out / name, name)
+    new.replace(out / "all.tar.gz")
+    return said
 
 
 if __name__ == "__main__":

@@ -160,8 +160,16 @@ def _pip(site: Path, files: list[str]) -> None:
     subprocess.run([*command, *files], check=True)  # noqa: S603 - our own arguments
 
 
-def pycuda(site: Path, wheels: Path | None, work: Path) -> list[str]:
+def pycuda(
+    site: Path, wheels: Path | None, work: Path, kept: Path | None = None
+) -> list[str]:
     """Bring PyCUDA: what is here, a wheel, or its source built; the lines that say so.
+
+    Args:
+        site: Where to.
+        wheels: A folder of packages.
+        work: For what is built.
+        kept: Where the wheel that was built is kept, and was perhaps kept before.
 
     Raises:
         RuntimeError: there is neither, or no toolkit to build it against.
@@ -170,9 +178,14 @@ def pycuda(site: Path, wheels: Path | None, work: Path) -> list[str]:
         return [f"pycuda {metadata.version('pycuda')} is here"]
     except metadata.PackageNotFoundError:
         pass
-    ready = wheel_of("pycuda", wheels) if wheels else None
+    folders = [folder for folder in (wheels, kept) if folder]
+    found = (wheel_of("pycuda", folder) for folder in folders)
+    ready = next(filter(None, found), None)
     if ready is None:
         ready = _built(wheels, work)
+        if kept:
+            kept.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ready, kept)
     _pip(site, [str(ready)])
     return [f"installed {ready.name}"]
 

@@ -5,72 +5,73 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import Any
 
+from benchmarks.gpu import limits
 from benchmarks.gpu.works import MIB, Call, Sides, Stage, Work, sizes
-from tensorlang.ir.dtypes import u32
-from tensorlang.ir.frontend import compute, named
-from tensorlang.ir.intrinsics import rotl
-from tensorlang.ir.nodes import Const
-from tensorlang.ops.operator import operator
-
-_ROUNDS = 128
-_OPERATIONS = 3 * _ROUNDS  # of an element of `mixed`
 
 
 def _count(stage: Stage) -> int:
     return 64 * MIB // stage.scale
 
 
-@operator("benchmarks.mixed")
-def mixed(x: Any) -> Any:
-    """Threefry's mix of operations on registers, and nothing else."""
+def _operations(stage: Stage) -> int:
+    """What one word of ours takes of integer units, as the definition has it."""
+    from tensorlang.ops import find
 
-    def chain(i: Any) -> Any:
-        value = x[i]
-        for step in range(_ROUNDS):
-            turned = rotl(value + Const(0x9E3779B9 + step, u32), Const(13, u32))
-            value = named(f"step_{step}", turned ^ Const(step * 77 + 1, u32))
-        return value
-
-    return compute(x.shape, chain, name="y")
+    op = find("random.bits")
+    work = op.workload((_count(stage),), dtypes="u32")
+    counts: tuple[int, ...] = op.cost(*work.shapes).at(op.sizes(work))
+    return counts[1]
 
 
 def _bits(stage: Stage) -> Sides:
     import numpy as np
 
-    from tensorlang.ops import find, random
+    from tensorlang.ops import random
 
     torch, count = stage.torch, _count(stage)
-    out = torch.empty(count, dtype=torch.uint32, device=stage.device)
+    out = torch.zeros(count, dtype=torch.int32, device=stage.device).view(torch.uint32)
     key = random.key(7)
-    few = max(count // 16, 1)
-    x = torch.arange(few, dtype=torch.int32, device=stage.device).view(torch.uint32)
-    other = torch.empty_like(x)
-    op = find("random.bits")
-    work = op.workload((count,), dtypes="u32")
-    operations = op.cost(*work.shapes).at(op.sizes(work))[1]
 
     def ours() -> Any:
         return random.bits(
             key.clone(), (count,), "uint32", out=out, target=stage.target
         )
 
+    def right() -> Any:
+        return np.asarray(random.bits(key.clone(), (count,), "uint32", target="llvm"))
+
     def check() -> float:
         ours()
         stage.wait()
-        right = random.bits(key.clone(), (count,), "uint32", target="llvm")
-        return 2.0 * float((out.cpu().numpy() != np.asarray(right)).any())
+        return 2.0 * float((out.cpu().numpy() != right()).any())
 
-    calls: dict[str, list[Call]] = {
-        "tensorlang": [ours],
-        "integer units": [lambda: mixed(x, out=other, target=stage.target)],
-        **_jax(stage, count),
-    }
-    return Sides(calls, check, {"integer units": operations / (_OPERATIONS * few)})
+    calls: dict[str, list[Call]] = {"tensorlang": [ours]}
+    shares: dict[str, float] = {}
+    if stage.device == "cuda":
+        calls["integer units"], done = _mixing(stage)
+        shares["integer units"] = _operations(stage) / done
+    checks = {"tensorlang": check}
+    if find_spec("jax") is not None:
+        calls["JAX"], drawn = _jax(stage, count)
+        checks["JAX"] = lambda: 2.0 * float((np.asarray(drawn()) != right()).any())
+    return Sides(calls, checks, shares)
 
 
-def _jax(stage: Stage, count: int) -> dict[str, list[Call]]:
-    if find_spec("jax") is None:
-        return {}
+def _mixing(stage: Stage) -> tuple[list[Call], int]:
+    """A kernel of nothing but such operations, and how many they are."""
+    from tensorlang import build, targets
+
+    torch, target = stage.torch, targets.get(stage.target)
+    count = 8 * 64 * target.threads * limits.THREADS
+    kernel = build(limits.chains_of_integers(count), target)
+    x, y = (
+        torch.ones(count, dtype=torch.int32, device=stage.device).view(torch.uint32)
+        for _ in range(2)
+    )
+    return [lambda: kernel.launch(x, y)], limits.INTEGERS * limits.STEPS * count
+
+
+def _jax(stage: Stage, count: int) -> tuple[list[Call], Any]:
     import jax
 
     key = jax.random.key(7, impl="threefry2x32")
@@ -79,7 +80,7 @@ def _jax(stage: Stage, count: int) -> dict[str, list[Call]]:
     def theirs() -> None:
         stage.last = drawn(key)
 
-    return {"JAX": [theirs]}
+    return [theirs], lambda: drawn(key)
 
 
 WORKS = (
@@ -87,7 +88,11 @@ WORKS = (
         "random.bits u32",
         _bits,
         moved=lambda stage: 4 * _count(stage),
+        operations=_operations,
+        limit="integers",
         tuned=lambda stage: [("random.bits", "--shape", sizes((_count(stage),)))],
+        weight=2.0,
+        queued=True,
         wanted={"JAX": 2.0, "integer units": 0.8},
     ),
 )

@@ -1,7 +1,9 @@
 """`python -m benchmarks.gpu.measure WORK`: one work, in this process; JSON at the end.
 
-Each side's calls are queued many at a time and waited for once, so that what is timed
-is the device's work; sides take turns, and ratios are paired by round.
+On a GPU each call is timed by its clock, alone and with cold caches, as the tuner does
+(`tensorlang.tuner.timers`). Where that cannot be (JAX's streams take no marks of ours),
+calls are queued many at a time and waited for once. Sides take turns, and ratios are
+paired by round; the GPU's clocks are read beside every sample.
 """
 
 from __future__ import annotations
@@ -10,15 +12,23 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import cycle
 from typing import Any
 
-from benchmarks.gpu import hashing, products, streaming
-from benchmarks.gpu.works import Call, Stage, Work
+from benchmarks.gpu import calling, hashing, products, streaming
+from benchmarks.gpu.works import Call, Sides, Stage, Work
 
 OURS = "tensorlang"
+# the most valuable first: a run may be ended at any time
 WORKS = {
-    work.name: work for work in (*streaming.WORKS, *hashing.WORKS, *products.WORKS)
+    work.name: work
+    for work in (
+        *products.WORKS,
+        *streaming.WORKS,
+        *hashing.WORKS,
+        *calling.WORKS,
+    )
 }
 _BURST = 0.05  # seconds that calls are queued for
 _MOST = 64
@@ -47,27 +57,36 @@ def calls_for(calls: Sequence[Call], stage: Stage) -> int:
     return max(len(calls), min(int(_BURST / once), _MOST))
 
 
+def in_turn(calls: Sequence[Call]) -> Call:
+    """A call that goes round the sets of arrays."""
+    following = cycle(calls)
+
+    def run() -> object:
+        return next(following)()
+
+    return run
+
+
 def measured(work: Work, stage: Stage, rounds: int) -> dict[str, Any]:
     """The work's times by side, and the ratios of the others' times over ours.
 
     Raises:
-        ArithmeticError: our result is not what the others compute.
+        ArithmeticError: a side's result is not what it should be.
     """
-    from tensorlang.tuner.rounds import interleaved, paired_ratio
+    from tensorlang.tuner.rounds import paired_ratio
 
     sides = work.make(stage)
-    error = sides.check()
-    if not error <= 1.0:
-        raise ArithmeticError(f"{work.name}: off by {error:.3g} times what is allowed")
-    counts = {name: calls_for(calls, stage) for name, calls in sides.calls.items()}
-    bursts = {
-        name: burst(calls, stage.wait, counts[name])
-        for name, calls in sides.calls.items()
-    }
-    timings = interleaved(bursts, rounds=rounds, min_sample=0.0, warm_up=0.1)
+    errors = {name: check() for name, check in sides.checks.items()}
+    for name, error in errors.items():
+        if not error <= 1.0:
+            raise ArithmeticError(
+                f"{work.name}: {name} is off by {error:.3g} times what is allowed"
+            )
+    on_device = stage.device == "cuda" and not work.queued
+    timings, about = (_by_marks if on_device else _by_bursts)(sides, stage, rounds)
     samples = {
-        name: [each / counts[name] * sides.shares.get(name, 1.0) for each in t.samples]
-        for name, t in timings.items()
+        name: [each * sides.shares.get(name, 1.0) for each in times]
+        for name, times in timings.items()
     }
     ratios = {
         name: paired_ratio(times, samples[OURS])
@@ -78,12 +97,85 @@ def measured(work: Work, stage: Stage, rounds: int) -> dict[str, Any]:
         "work": work.name,
         "target": stage.target,
         "scale": stage.scale,
+        "how": "by its own clock, cold" if on_device else "queued",
         "samples": samples,
         "ratios": {n: [r.median, r.low, r.high] for n, r in ratios.items()},
         "wanted": dict(work.wanted),
         "moved": work.moved(stage),
         "operations": work.operations(stage),
-        "error": error,
+        "limit": work.limit,
+        "errors": errors,
+        **about,
+    }
+
+
+Times = Mapping[str, Sequence[float]]
+
+
+def _by_marks(sides: Sides, stage: Stage, rounds: int) -> tuple[Times, dict[str, Any]]:
+    """Seconds by the GPU's clock, and under what they were taken."""
+    from tensorlang import targets
+    from tensorlang.tuner.timers import CudaTimer
+
+    timer = CudaTimer(targets.get(stage.target))
+    calls = {name: in_turn(made) for name, made in sides.calls.items()}
+    found = timer.against(calls, rounds)
+    about = _about({name: timing.states for name, timing in found.items()})
+    about["measured"] = timer.measured(found.values())
+    return {name: timing.samples for name, timing in found.items()}, about
+
+
+def _by_bursts(sides: Sides, stage: Stage, rounds: int) -> tuple[Times, dict[str, Any]]:
+    """Seconds by this machine's clock, of calls that were queued together."""
+    from tensorlang import targets
+    from tensorlang.tuner.rounds import interleaved
+    from tensorlang.tuner.telemetry import reader
+
+    counts = {name: calls_for(calls, stage) for name, calls in sides.calls.items()}
+    target = targets.get(stage.target)
+    read = reader(target.index) if stage.device == "cuda" else _unknown
+    states: dict[str, list[Any]] = {name: [] for name in sides.calls}
+
+    def sampled(name: str) -> Call:
+        def wait() -> None:
+            states[name].append(read())  # while the GPU is at work
+            stage.wait()
+
+        return burst(sides.calls[name], wait, counts[name])
+
+    found = interleaved(
+        {name: sampled(name) for name in sides.calls},
+        rounds=rounds,
+        min_sample=0.0,
+        warm_up=0.1,
+    )
+    times = {
+        name: [each / counts[name] for each in timing.samples]
+        for name, timing in found.items()
+    }
+    about = _about({name: each[-rounds:] for name, each in states.items()})
+    about["measured"] = f"{target.device}, {target.driver}"
+    return times, about
+
+
+def _unknown() -> None:
+    """What is known of clocks elsewhere."""
+
+
+def _about(states: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+    """The clocks beside the samples of each side, and how many were slowed down."""
+    from tensorlang.tuner.telemetry import described
+
+    return {
+        "clocks": {name: described(each) for name, each in states.items()},
+        "slowed": {
+            name: sum(bool(state and state.slowed) for state in each)
+            for name, each in states.items()
+        },
+        "mhz": {
+            name: [state.sm_mhz if state else 0 for state in each]
+            for name, each in states.items()
+        },
     }
 
 
@@ -98,7 +190,11 @@ def main() -> None:
     given = parser.parse_args()
     stage = Stage(given.target, given.scale)
     if given.list or not given.work:
-        print(json.dumps({name: work.tuned(stage) for name, work in WORKS.items()}))
+        plan = {
+            name: {"tuned": work.tuned(stage), "weight": work.weight}
+            for name, work in WORKS.items()
+        }
+        print(json.dumps(plan))
         return
     try:
         result = measured(WORKS[given.work], stage, given.rounds)

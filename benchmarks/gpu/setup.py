@@ -1,4 +1,7 @@
-"""`python -m benchmarks.gpu.setup SITE WORK [WHEELS] [--pycuda]`: what is missing."""
+"""`python -m benchmarks.gpu.setup SITE WORK [WHEELS] [--pycuda=KEPT]`: what is missing.
+
+KEPT is where a wheel of PyCUDA that was built here is kept, and found again.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,11 @@ def main() -> None:
     names = [argument for argument in sys.argv[1:] if not argument.startswith("-")]
     site, work = map(Path, names[:2])
     wheels = Path(names[2]) if len(names) > 2 else None
+    asked = [a.partition("=")[2] for a in sys.argv if a.startswith("--pycuda=")]
     try:
         said = environment.install(site, wheels)
-        if "--pycuda" in sys.argv:
-            said += environment.pycuda(site, wheels, work)
+        for kept in map(Path, asked):
+            said += environment.pycuda(site, wheels, work, kept)
     except (RuntimeError, OSError, subprocess.CalledProcessError) as problem:
         sys.exit(str(problem))
     print("\n".join(said))

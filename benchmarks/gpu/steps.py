@@ -2,11 +2,14 @@
 
 What a step says goes to OUT/log.txt, what became of it into one line and into
 OUT/state.json: the same command goes on from there. A step that fails or does not end
-in time loses nothing but itself.
+in time loses nothing but itself. Files are replaced in one move: a run that is killed
+leaves the ones from before, and no process of a step outlives it.
 """
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import json
 import os
 import signal
@@ -18,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 DONE, FAILED = "done", "failed"
+_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 
 
 @dataclass(frozen=True)
@@ -94,6 +98,7 @@ class Run:
                 errors="replace",
                 env=dict(self.environment),
                 start_new_session=True,
+                preexec_fn=_end_with_parent,  # noqa: PLW1509 - no other thread is here
             )
             try:
                 said, _ = process.communicate(timeout=limit)
@@ -104,6 +109,8 @@ class Run:
                 problem = f"not done after {limit:.0f} s"
             except KeyboardInterrupt:
                 os.killpg(process.pid, signal.SIGKILL)
+                said, _ = process.communicate()
+                log.write(said)
                 raise
             log.write(said)
         return said, problem
@@ -115,18 +122,31 @@ class Run:
             json.loads(last)
         except ValueError:
             return f"no result in its last line: {last[:80]}"
-        path = self.out / step.output
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(last + "\n")
+        replace(self.out / step.output, last + "\n")
         return ""
 
     def _told(self, step: Step, problem: str, seconds: float) -> bool:
         self.state[step.name] = FAILED if problem else DONE
-        self._file.write_text(json.dumps(self.state, indent=1) + "\n")
+        replace(self._file, json.dumps(self.state, indent=1) + "\n")
         if problem:
             self.failed.append(step.name)
         print(f"{step.name}: {problem or 'done'} ({seconds:.0f} s)", flush=True)
         return not problem
+
+
+def replace(path: Path, text: str) -> None:
+    """Write a file in one move: it is the one from before, or complete."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f"{path.name}.new")
+    new.write_text(text)
+    new.replace(path)
+
+
+def _end_with_parent() -> None:
+    """Have Linux end this process with the one that started it."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
 
 
 def _problem(code: int, said: str) -> str:

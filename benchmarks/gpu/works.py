@@ -1,16 +1,15 @@
 """What is measured on a GPU: each work with its sizes, its sides, and its limit.
 
 A side is a function from a `Stage` to calls, one for each set of arrays, that queue
-their work and return; `Stage.wait` ends when all is done. Works stream far more than a
-second-level cache holds, or go round several sets of arrays: what one call reads, the
-calls before it have driven out.
+their work and return; `Stage.wait` ends when all is done. Before a work is timed, each
+side's result is held against the right one, in memory that was filled with NaNs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 Call = Callable[[], object]
@@ -70,17 +69,17 @@ class Stage:
 
 @dataclass(frozen=True)
 class Sides:
-    """Calls by the name of their side, and a check that they agree.
+    """Calls by the name of their side, and checks that each is right.
 
     Attributes:
         calls: Each side's, one for each set of arrays.
-        check: The largest error of ours against another's, over what is allowed.
+        checks: The error of a side's result, over what is allowed.
         shares: How much of a side's work ours amounts to, where it is not the same:
             of a copy, the bytes of ours over those that it moves.
     """
 
     calls: Mapping[str, Sequence[Call]]
-    check: Callable[[], float]
+    checks: Mapping[str, Callable[[], float]]
     shares: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -93,7 +92,13 @@ class Work:
         make: Its sides on a stage.
         moved: Bytes that one call reads and writes at least, by the stage.
         operations: Floating-point or integer operations of one call, by the stage.
+        limit: Which of the device's limits these operations have: `floats`, `products`
+            or `integers`.
         tuned: What to tune for it: arguments of `tlang tune`, by the stage.
+        weight: Its share of the time for tuning, beside the others'.
+        queued: Whether it is timed by this machine's clock, many calls queued at once:
+            where a side computes on streams that take no marks of ours, or where the
+            host's part of a call is what is wanted.
         wanted: The ratio asked for, by the side that ours is compared with.
     """
 
@@ -101,8 +106,40 @@ class Work:
     make: Callable[[Stage], Sides]
     moved: Callable[[Stage], int] = lambda _: 0
     operations: Callable[[Stage], int] = lambda _: 0
+    limit: str = "floats"
     tuned: Callable[[Stage], Sequence[Sequence[str]]] = lambda _: ()
+    weight: float = 1.0
+    queued: bool = False
     wanted: Mapping[str, float] = field(default_factory=dict)
+
+
+def checks(
+    stage: Stage,
+    right: Callable[[], Any],
+    allowed: float,
+    **sides: tuple[Call, Any],
+) -> dict[str, Callable[[], float]]:
+    """Checks of sides, by the name of each.
+
+    Args:
+        stage: Where.
+        right: Makes what all of them should give, in 64 bits where that says more.
+        allowed: The error that each may have, of the largest element.
+        sides: A side's call, and what it writes; None where it returns its result.
+    """
+    wanted = cache(right)
+
+    def check(call: Call, out: Any) -> Callable[[], float]:
+        def run() -> float:
+            if out is not None and out.is_floating_point():
+                out.fill_(float("nan"))
+            given = call()
+            stage.wait()
+            return close(stage, given if out is None else out, wanted(), allowed)
+
+        return run
+
+    return {name: check(*side) for name, side in sides.items()}
 
 
 def close(stage: Stage, ours: Any, theirs: Any, allowed: float) -> float:

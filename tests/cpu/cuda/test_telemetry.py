@@ -1,4 +1,4 @@
-# ruff: noqa: ARG001, ARG005, N802
+# ruff: noqa: ARG001, ARG005
 """Clocks beside samples: by NVML, by nvidia-smi, or not at all; never set."""
 
 import sys

@@ -124,9 +124,135 @@ def test_the_table_says_what_was_wanted(tmp_path):
     (tmp_path / "works").mkdir()
     (tmp_path / "works" / "gelu.json").write_text(json.dumps(row))
     lines = module("report").report(tmp_path).splitlines()
-    assert "| gelu | tensorlang | 1.000 ms | 1000 |  |  |  |  |" in lines
-    assert "|  | torch | 2.000 ms | 500 |  | 2.00x | 1.90-2.10 | 1 yes |" in lines
-    assert "|  | copy | 800.0 us | 1250 |  | 0.80x | 0.79-0.81 | 0.9 no |" in lines
+    assert "| gelu | tensorlang | 1.000 ms | 1000 |  |  |  |  |  |" in lines
+    assert "|  | torch | 2.000 ms | 500 |  |  | 2.00x | 1.90-2.10 | 1 yes |" in lines
+    assert "|  | copy | 800.0 us | 1250 |  |  | 0.80x | 0.79-0.81 | 0.9 no |" in lines
+
+
+def row_of(name, seconds, **more):
+    return {
+        "work": name,
+        "scale": 1,
+        "samples": {"tensorlang": [seconds] * 6},
+        "ratios": {},
+        "wanted": {},
+        "moved": 10**9,
+        "operations": 10**12,
+        "limit": "products",
+        **more,
+    }
+
+
+def test_the_table_has_limits_clocks_and_what_tuning_gained(tmp_path):
+    limits = {"copy": 4e12, "products": 8e14, "floats": 6e13, "state": "SM 1980 MHz"}
+    (tmp_path / "limits.json").write_text(json.dumps(limits))
+    (tmp_path / "plan.json").write_text(json.dumps({"b": {}, "a": {}}))
+    clocks = {"tensorlang": "SM 1700 MHz, slowed by power cap in 4 of 6"}
+    told = {"slowed": {"tensorlang": 4}, "clocks": clocks, "measured": "H200, 13.0"}
+    for folder, rows in {
+        "works": [row_of("a", 4e-3), row_of("b", 3e-3)],
+        "tuned": [row_of("b", 2.5e-3, **told)],
+    }.items():
+        (tmp_path / folder).mkdir()
+        for row in rows:
+            (tmp_path / folder / f"{row['work']}.json").write_text(json.dumps(row))
+    lines = module("report").report(tmp_path).splitlines()
+    assert "* limit, copies: 4.00 TB/s, read and written (measured)" in lines
+    table = [line for line in lines if line.startswith("| ")][1:]
+    assert table == [
+        "| b | tensorlang | 2.500 ms* | 400 | 400000 | 50% |  |  |  |",
+        "|  | tensorlang, untuned | 3.000 ms |  |  |  |  |  |  |",
+        "| a | tensorlang | 4.000 ms | 250 | 250000 | 31% |  |  |  |",
+    ]
+    assert f"    * tensorlang: {clocks['tensorlang']}" in lines
+
+
+def test_no_process_of_a_step_outlives_a_run_that_is_killed(tmp_path):
+    import os
+    import signal
+    import time
+
+    (tmp_path / "out").mkdir()
+    place = tmp_path / "pid"
+    code = f"""
+from pathlib import Path
+from benchmarks.gpu.steps import Run, Step, python
+import os
+inner = "import os, time; open({str(place)!r}, 'w').write(str(os.getpid()))"\
+"; time.sleep(60)"
+Run(Path({str(tmp_path / "out")!r}), 60.0, dict(os.environ)).run(
+    Step("long", python("-c", inner), 50.0))
+"""
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "tree")}
+    run = subprocess.Popen([sys.executable, "-P", "-c", code], env=environment)
+    until = time.monotonic() + 20
+    while not (place.exists() and place.read_text()) and time.monotonic() < until:
+        time.sleep(0.02)
+    inner = int(place.read_text())
+    run.send_signal(signal.SIGKILL)
+    run.wait()
+    while Path(f"/proc/{inner}").exists() and time.monotonic() < until:
+        if "State:\tZ" in Path(f"/proc/{inner}/status").read_text():
+            break
+        time.sleep(0.02)
+    assert time.monotonic() < until
+
+
+def test_another_machine_goes_on_with_what_was_archived(tmp_path):
+    main = importlib.import_module("benchmarks.gpu.__main__")
+    first, second = tmp_path / "first", tmp_path / "second"
+    run = run_of(first)
+    assert run.run(step("one", "print('{}')", output="plan.json"))
+    main._told(first)
+
+    class Given:
+        earlier, out = first / "all.tar.gz", second
+
+    main._resumed(Given)
+    assert run_of(second).state == {"one": "done"}
+    assert json.loads((second / "plan.json").read_text()) == {}
+    (second / "state.json").write_text("{}")
+    main._resumed(Given)  # there is something here: it stays
+    assert run_of(second).state == {}
+
+
+def test_the_most_valuable_works_come_first_and_have_the_most_time():
+    works = module("measure").WORKS
+    names = list(works)
+    assert names[0].startswith("dense bf16")
+    weights = [work.weight for work in works.values()]
+    assert sum(weights[:6]) > 1.5 * sum(weights[6:])
+    stage = module("works").Stage("llvm", 256)
+    assert all(work.weight > 0 for work in works.values())
+    assert {len(list(work.tuned(stage))) for work in works.values()} == {0, 1}
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_100"])
+@pytest.mark.parametrize(
+    ("kind", "opcodes"),
+    [("floats", {"FFMA"}), ("integers", {"SHF", "LOP3", ("VIADD", "IADD3")})],
+)
+def test_limits_are_of_nothing_else(arch, kind, opcodes):
+    import re
+    from collections import Counter
+
+    from tensorlang import build
+    from tensorlang.runtime import toolchain
+
+    if problem := toolchain.missing():
+        pytest.skip(problem)
+    limits = module("limits")
+    func = getattr(limits, f"chains_of_{kind}")(1 << 20)
+    kernel = build(func, f"cuda:{arch}")
+    found = Counter(
+        re.findall(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?(\w+)", kernel.asm)
+    )
+    for one in opcodes:
+        names = one if isinstance(one, tuple) else (one,)
+        assert limits.STEPS <= sum(found[name] for name in names) <= limits.STEPS + 4
+    assert kernel.resources["spill_bytes"] == 0
+    rest = sum(found.values()) - len(opcodes) * limits.STEPS - found["NOP"]
+    assert rest < 30
 
 
 @pytest.mark.skipif(bool(Path("/dev/nvidia0").exists()), reason="a GPU is here")
@@ -165,6 +291,7 @@ def test_a_dry_run_tunes_measures_and_packs_up(tmp_path):
     assert "first kernel: done" in lines
     assert "tune math.multiply --shape 262144,262144: done" in lines
     assert "measure multiply f32: done" in lines
+    assert "measure multiply f32, tuned: done" in lines
     assert "A dry run in a small size: its times mean nothing." in lines
     (row,) = json.loads((out / "bench.json").read_text())["rows"]
     assert row["ratios"].keys() == {"torch", "copy"}
