@@ -51,7 +51,7 @@ class Driver(fake_cuda.Driver):
         self.in_context()
         self.launched.append((launch.name, tuple(sizes[:3]), tuple(sizes[3:6]), stream))
         memory = ptx_machine.GlobalMemory()
-        for address, (_, size) in self.memory.items():
+        for address, (_, size) in list(self.memory.items()):
             raw = (ctypes.c_ubyte * size).from_address(address)
             memory.add(address, np.frombuffer(raw, np.uint8))
         _, program = self.programs[id(launch)]

@@ -245,7 +245,7 @@ class Printer:
             for other in sorted(self.needed.keys() - known):
                 if other not in texts:
                     add(other)
-            for other in self.needed:
+            for other in list(self.needed):
                 if other != title and other not in texts and f"{other}(" in text:
                     add(other)
             texts.setdefault(title, text)

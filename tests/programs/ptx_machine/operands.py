@@ -125,18 +125,18 @@ def address(operand: object, names: Names) -> Read:
     """The addresses that `[base+offset]` names: u64, one a thread."""
     if not isinstance(operand, Address):
         raise Fault(f"{operand} is no address")
-    offset = np.uint64(operand.offset & ((1 << 64) - 1))
     if operand.base is None:
-        return lambda s, ix: np.full(len(s.lanes(ix)), offset)
+        return lambda s, ix: np.full(len(s.lanes(ix)), operand.offset, np.uint64)
     wide = (
         isinstance(operand.base, Register)
         and names.kernel.registers.get(operand.base.name, "b64")[-2:] == "64"
     )
     kind = named("u64" if wide or isinstance(operand.base, Symbol) else "u32")
     read = reader(operand.base, kind, names)
+    offset = kind.word(operand.offset & ((1 << kind.bits) - 1))
 
     def place(s: Batch, ix: Lanes) -> np.ndarray:
-        base = read(s, ix).astype(np.uint64) + offset
+        base = (read(s, ix) + offset).astype(np.uint64)
         return np.broadcast_to(base, len(s.lanes(ix)))
 
     return place
