@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from tensorlang.errors import ScheduleError
-from tensorlang.ir.nodes import For, Function, Load, Seq, Stmt, Store
+from tensorlang.ir.nodes import For, Function, Let, Load, Seq, Stmt, Store
 from tensorlang.ir.visit import free_vars, loops, walk
 from tensorlang.schedules.cutting import tried
 from tensorlang.schedules.generic import inline_producers, stage_named, stage_names
@@ -39,6 +39,9 @@ from tensorlang.scheduling import Knobs, Schedule, schedule
 _Way: TypeAlias = Callable[[Schedule, Knobs, Stage], None]
 _ROW_THREADS: Final = (32, 64, 128, 256)
 _WIDE: Final = 4  # numbers of one access
+_FEW: Final = 2  # arrays of which a thread reads several vectors at once
+_LONG: Final = 32  # names of a body that is bound by what it computes
+_MANY: Final = 1 << 22  # elements that keep all threads of a GPU busy, two vectors each
 
 
 @schedule("generic", model="simt")
@@ -58,11 +61,23 @@ def elements(s: Schedule, knobs: Knobs, stage: Stage) -> None:
     """All elements as one grid; several to a thread where their indices are one."""
     bits = max(8 * buffer.dtype.bytes for buffer in stage.outputs)
     names = [loop.var.name for loop in stage.loops]
-    if is_elementwise(stage) or _lies_along(stage):
-        grid = grid_knobs(s, knobs, bits)
-        share_out(s, names, grid)
+    if is_elementwise(stage):
+        share_out(s, names, grid_knobs(s, knobs, bits, _steps(stage)))
+    elif _lies_along(stage):
+        share_out(s, names, grid_knobs(s, knobs, bits))
     else:
         one_each(s, names, grid_knobs(s, knobs, bits).threads)
+
+
+def _steps(stage: Stage) -> int:
+    """How often a thread reads: one vector at a time is not enough to be under way.
+
+    What reads three arrays has enough; what computes much waits for itself.
+    """
+    sources = {load.buffer for load in stage.loads if load.indices}
+    named = sum(isinstance(node, Let) for node in walk(stage.block.body))
+    few = stage.work is not None and stage.work < _MANY
+    return 2 if 0 < len(sources) <= _FEW and named < _LONG and not few else 1
 
 
 def _lies_along(stage: Stage) -> bool:

@@ -22,6 +22,7 @@ THREADS: Final = (32, 64, 128, 256, 512)
 LANES: Final = (1, 2, 4, 8, 16)
 STEPS: Final = (1, 2, 4, 8, 16, 32)
 _ACCESS_BITS: Final = 128  # of one access by a thread
+_TOGETHER: Final = 32  # numbers that a thread does at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +45,16 @@ class Grid:
         return self.threads * self.steps * self.lanes
 
 
-def grid_knobs(s: Schedule, knobs: Knobs, bits: int) -> Grid:
-    """The knobs of a grid, for elements of so many bits: a thread moves a vector."""
+def grid_knobs(s: Schedule, knobs: Knobs, bits: int, steps: int = 1) -> Grid:
+    """The knobs of a grid, for elements of so many bits: a thread moves a vector.
+
+    `steps` is how often a block goes on where nothing else is known to be best.
+    """
     whole = s.target.vector_bits if s.target else _ACCESS_BITS
     lanes = max(min(whole // max(bits, 8), LANES[-1]), 1)
     return Grid(
         knobs.choice("threads", THREADS, default=256),
-        knobs.choice("steps", STEPS, default=1),
+        knobs.choice("steps", STEPS, default=steps),
         knobs.choice("lanes", LANES, default=lanes),
     )
 
@@ -69,7 +73,11 @@ def share_out(s: Schedule, loops: Sequence[str], grid: Grid) -> str:
         threads = min(threads, _rounded(count))
         blocks, thread, lane = s.split(whole, [None, threads, lanes])
     else:
-        blocks, _, thread, lane = s.split(whole, [None, grid.steps, threads, lanes])
+        steps = grid.steps
+        blocks, step, thread, lane = s.split(whole, [None, steps, threads, lanes])
+        if steps > 1 and steps * lanes <= _TOGETHER:  # all loads before the first use
+            s.reorder(thread, step, lane)
+            lane, lanes = s.fuse(step, lane), steps * lanes
     s.bind(blocks, "block.x")
     s.bind(thread, "thread.x")
     if lanes > 1:

@@ -60,6 +60,33 @@ def test_convolutions_are_tiles():
     assert count(r"\bFFMA", kernel) >= 4 * 32
 
 
+@pytest.mark.parametrize(
+    ("name", "loads", "stores"),
+    [
+        ("math.add", 4, 2),
+        ("math.exp", 2, 2),
+        ("optim.adam", 4, 3),
+        ("nn.dropout", 1, 1),
+    ],
+)
+def test_elements_are_loaded_together_before_the_first_is_used(name, loads, stores):
+    kernel = built(name)
+    assert kernel.resources["registers"] <= 42  # 1536 threads on a processor
+    assert count(r"LDG\.E\.128", kernel) == loads
+    assert count(r"STG\.E\.128", kernel) == stores
+    whole = [m.start() for m in re.finditer(r"LDG\.E\.128", kernel.asm)]
+    between = kernel.asm[whole[0] : whole[-1]]
+    assert not re.search(r"\b(FADD|FMUL|FFMA|STG|BRA)\b", between)
+
+
+@pytest.mark.parametrize("name", ["random.bits", "nn.dropout"])
+def test_a_ragged_end_has_no_hashes_of_its_own(name):
+    kernel = built(name)
+    assert count(r"\bSHF\.L\.W", kernel) == 4 * 20  # of four words, 20 rounds each
+    assert kernel.source.count("__funnelshift_l") == 1
+    assert kernel.source.count("rotl_u32(") - 1 == 20
+
+
 @pytest.mark.parametrize("name", ["nn.softmax", "nn.layer_norm"])
 def test_rows_are_read_once_in_wide_loads_and_folded_by_shuffles(name):
     kernel = built(name)

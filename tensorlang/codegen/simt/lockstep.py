@@ -27,6 +27,7 @@ from tensorlang.codegen.copies import ASYNC, is_zero
 from tensorlang.codegen.folding import fold_node
 from tensorlang.codegen.multiples import Multiples, multiple, multiples_where
 from tensorlang.codegen.names import Names
+from tensorlang.codegen.simt.ragged import Lanes, one_body
 from tensorlang.codegen.vectorize import rename
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.nodes import (
@@ -283,7 +284,19 @@ class _Lockstep:
         closed, varying = dict(self.closed), set(self.varying)
         whole = self.inside(stmt.then)
         self.closed, self.varying = closed, varying
+        some = self.in_some(stmt.cond)
+        if some is not None:
+            lanes = Lanes(self.lane, stmt.cond, some, together, self.renumbered)
+            made = one_body(whole, lanes, self.names)
+            if made is not None:
+                self.made.append(made)
+                return
         self.made.append(If(together, whole, self.in_turn(stmt)))
+
+    def renumbered(self, expr: Expr, lane: Expr) -> Expr:
+        """An expression of a lane, for a lane that has another number."""
+        made: Expr = substitute(expr, {self.lane: lane})
+        return made
 
     def in_turn(self, stmt: Stmt) -> Stmt:
         """A statement in one lane after the other."""
@@ -297,12 +310,23 @@ class _Lockstep:
             case Binary(op="and", a=a, b=b):
                 return Binary("and", self.in_all(a), self.in_all(b))
             case Compare(op="lt" | "le", a=a, b=b) if not self.varies(b):
-                if self.steps(a) == as_expr(1):
+                if self.rises(a):
                     return self.at(cond, self.count - 1)
         tests = dict.fromkeys(self.at(cond, lane) for lane in range(self.count))
         together = conjunction(list(tests))
         assert together is not None
         return together
+
+    def in_some(self, cond: Expr) -> Expr | None:
+        """The first lane's condition, where it holds if it does in any lane."""
+        match cond:
+            case Binary(op="and", a=a, b=b):
+                some, more = self.in_some(a), self.in_some(b)
+                both = some is not None and more is not None
+                return Binary("and", some, more) if both else None
+            case Compare(op="lt" | "le", a=a, b=b) if not self.varies(b):
+                return self.at(cond, 0) if self.rises(a) else None
+        return None if self.varies(cond) else cond
 
     # -------------------------------------------------------------- wide accesses
 
@@ -371,22 +395,24 @@ class _Lockstep:
         width = min(self.count, self.access_bytes // buffer.dtype.bytes, _WIDEST)
         while width > 1 and (self.count % width or width & (width - 1)):
             width -= 1
-        if width < 2 or (_is_own(buffer) and not own):
+        if (_is_own(buffer) and not own) or free_vars(index) & self.varying != {
+            self.lane
+        }:
             return None
-        if free_vars(index) & self.varying != {self.lane}:
-            return None
-        if self.steps(index) != as_expr(1):
-            return None
-        first = self.at(index, 0)
-        if multiple(first, self.multiples) % width:
-            return None
-        return [self.at(index, lane) for lane in range(0, self.count, width)]
-
-    def steps(self, index: Expr) -> Expr | None:
-        """What an index grows by from lane to lane, where it is always the same."""
         every = [self.at(index, lane) for lane in range(self.count)]
-        found = {simplify(b - a) for a, b in pairwise(every)}
-        return found.pop() if len(found) == 1 else None
+        steps = [simplify(b - a) == as_expr(1) for a, b in pairwise(every)]
+        while width > 1 and not _in_runs(steps, width):
+            width //= 2
+        firsts = every[:: max(width, 1)]
+        if width < 2 or any(multiple(first, self.multiples) % width for first in firsts):
+            return None
+        return firsts
+
+    def rises(self, index: Expr) -> bool:
+        """Whether an index never falls from lane to lane."""
+        every = [self.at(index, lane) for lane in range(self.count)]
+        steps = [simplify(b - a) for a, b in pairwise(every)]
+        return all(isinstance(step, Const) and step.value >= 0 for step in steps)
 
     def has_wide(self, stmt: Stmt) -> bool:
         """Whether a statement has accesses that would be wide if all lanes ran it."""
@@ -454,6 +480,11 @@ def _direct(stmts: Sequence[Stmt]) -> list[Stmt]:
         else:
             made.append(stmt)
     return made
+
+
+def _in_runs(steps: Sequence[bool], width: int) -> bool:
+    """Whether each so many lanes, from the first on, are neighbours."""
+    return all(step or not lane % width for lane, step in enumerate(steps, 1))
 
 
 def _is_own(buffer: Buffer) -> bool:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tensorlang.codegen.names import Names
 from tensorlang.codegen.simt.lockstep import in_lockstep
 from tensorlang.ir.interpreter import run
-from tensorlang.ir.nodes import Compare, For, If, Ramp, Store
+from tensorlang.ir.nodes import Compare, For, If, Let, Load, Ramp, Store
 from tensorlang.ir.parser import parse
 from tensorlang.ir.verifier import verify
 from tensorlang.ir.visit import loops, walk
@@ -105,12 +105,57 @@ def test_a_condition_of_some_lanes():
     assert isinstance(together.cond, Compare)  # of the last lane, for all of them
 
 
+LONG = """            if i * 8 + v < n - 3:
+                t: f32 = x[i * 8 + v] * 2.0
+                u: f32 = t * t + a[i * 8 + v]
+                w: f32 = u * t + 0.5
+                a[i * 8 + v] = w + u
+                y[i * 8 + v] = w * w
+"""
+
+
+@pytest.mark.parametrize("n", [8, 16, 24])
+def test_a_long_body_stands_once_for_whole_vectors_and_for_a_part_of_one(n):
+    made = assert_same(LONG, n)
+    computed = [loop for loop in loops(made) if any(is_named(loop.body, "w"))]
+    assert [loop.kind for loop in computed] == ["serial", "unrolled"]
+    assert wide(made).count("x_wide") == wide(made).count("a") == 2
+    masked = [
+        n for n in walk(made) if isinstance(n, Load | Store) and n.mask is not None
+    ]
+    assert {n.buffer.name for n in masked} == {"x", "a", "y"}
+
+
+def is_named(body, name):
+    return (isinstance(node, Let) and node.var.name == name for node in walk(body))
+
+
+def test_what_only_lanes_with_an_element_may_do_is_written_twice():
+    made = assert_same(LONG + "                z[n - 1 - i * 8 - v] = x[i]\n")
+    assert sum(is_named(made.body, "w")) + sum(is_named(made.body, "w_1")) == 2
+
+
+def test_vectors_that_lie_apart_are_loaded_together():
+    made = assert_same(
+        """            y[v // 4 * (n // 2) // 4 * 4 + i * 4 + v % 4] = 2.0 * (
+                x[v // 4 * 4 + i * 8 + v % 4])
+"""
+    )
+    assert wide(made) == ["x_wide", "x_wide", "y", "y"]
+
+
 VALUES = ["x[AT]", "z[AT]", "y[AT]", "x[n - 1 - (AT)]", "1.5", "s", "t"]
 FORMS = [
     "{to}[AT] = {value} + {other}",
     "{to}[AT] = {value}",
     "if v < {number}:\n    {to}[AT] = {value}",
     "if AT < 3 * {number}:\n    {to}[AT] = {value}",
+    """if AT < n - {number}:
+    p: f32 = {value} * 2.0
+    q: f32 = {other} + p
+    o: f32 = p * q
+    {to}[AT] = o + q
+    y[AT] = o""",
     "if i < {number} - 5:\n    {to}[AT] = {value}",
     "for k in range({number} - 5):\n    {to}[AT] = {to}[AT] + {value}",
 ]
