@@ -17,7 +17,7 @@ _EACH: Final = 16  # numbers of a row for one thread, where there are enough
 _USUAL: Final = 128  # threads of a block, at least
 _MOST: Final = 1024
 _UNKNOWN: Final = 128  # threads for a row of any length
-_STEPS: Final = 4  # loads that one thread has under way where the length varies
+_STEPS: Final = 2  # loads that one thread has under way where the length varies
 _WRITTEN_OUT: Final = 64  # numbers of one thread
 
 
@@ -80,9 +80,12 @@ def row_knobs(
 
 
 def _widest(length: int | None, bits: int) -> int:
-    """Numbers of one access: such that each row is whole accesses."""
+    """Numbers of one access: such that each row is whole accesses.
+
+    Of a length that is not known, the kernel asks whether it is whole accesses.
+    """
     lanes = max(_ACCESS_BITS // max(bits, 8), 1)
-    while lanes > 1 and (length is None or length % lanes):
+    while lanes > 1 and length is not None and length % lanes:
         lanes //= 2
     return min(lanes, _WIDE[-1])
 
@@ -105,7 +108,7 @@ def along(s: Schedule, loop: str, how: RowThreads) -> str:
     if how.length is None:
         step, more, thread, lane = s.split(loop, [None, _STEPS, how.threads, how.lanes])
         s.reorder(thread, step, more, lane)
-        s.unroll(more)
+        lane = s.fuse(more, lane)  # all loads before the first use
     else:
         rest, lane = s.split(loop, [None, how.lanes])
         step, thread = s.split(rest, [None, how.threads])

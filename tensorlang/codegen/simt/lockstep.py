@@ -63,12 +63,13 @@ _MOST_LANES: Final = 64
 
 def in_lockstep(function: Function, names: Names, access_bytes: int) -> Function:
     """The function without vectorized loops; accesses have up to so many bytes."""
+    sizes = frozenset(var for var in function.scalars if var.dtype == i64)
 
     def visit(node: Any, known: Multiples) -> Any:
         match node:
             case For(kind="vectorized"):
                 whole = replace(node, body=visit(node.body, known))
-                return _lanes(whole, names, access_bytes, known)
+                return _lanes(whole, names, access_bytes, known, sizes)
             case If(cond, then, orelse):
                 inside = {**known, **multiples_where(cond)}
                 other = orelse if orelse is None else visit(orelse, known)
@@ -82,7 +83,13 @@ def in_lockstep(function: Function, names: Names, access_bytes: int) -> Function
     return replace(function, body=visit(function.body, {}))
 
 
-def _lanes(loop: For, names: Names, access_bytes: int, known: Multiples) -> Stmt:
+def _lanes(  # noqa: PLR0917 - one caller
+    loop: For,
+    names: Names,
+    access_bytes: int,
+    known: Multiples,
+    sizes: frozenset[Var],
+) -> Stmt:
     """One vectorized loop; a plain one where its lanes have memory of their own."""
     if not isinstance(loop.extent, Const) or int(loop.extent.value) > _MOST_LANES:
         return replace(loop, kind="serial")
@@ -91,6 +98,7 @@ def _lanes(loop: For, names: Names, access_bytes: int, known: Multiples) -> Stmt
     kept: frozenset[Var] = frozenset()
     while True:
         made = _Lockstep(deepcopy(names), loop, access_bytes, kept, known)
+        made.sizes = sizes
         body = made.whole(loop.body)
         if made.missed <= kept:
             names.__dict__.update(made.names.__dict__)
@@ -138,6 +146,8 @@ class _Lockstep:
         self.varying: set[Var] = {loop.var}
         self.group = _Group()
         self.made: list[Stmt] = []
+        self.sizes: frozenset[Var] = frozenset()
+        self.even: set[tuple[Var, int]] | None = None
 
     def varies(self, node: Node) -> bool:
         """Whether a value differs between lanes."""
@@ -280,10 +290,16 @@ class _Lockstep:
         """All lanes together where each of them meets a condition, else in turn."""
         self.close()
         stmt = self.known(stmt)
-        together = self.in_all(stmt.cond)
         closed, varying = dict(self.closed), set(self.varying)
+        outer, self.even = self.even, set()
         whole = self.inside(stmt.then)
+        even, self.even = self.even, outer
         self.closed, self.varying = closed, varying
+        tests = [size % width for size, width in sorted(even, key=repr)]
+        together = conjunction(
+            [*(test.equal(0) for test in tests), self.in_all(stmt.cond)]
+        )
+        assert together is not None
         some = self.in_some(stmt.cond)
         if some is not None:
             lanes = Lanes(self.lane, stmt.cond, some, together, self.renumbered)
@@ -302,7 +318,9 @@ class _Lockstep:
         """A statement in one lane after the other."""
         lane = self.names.var(self.lane.name, self.lane.dtype)
         body = rename(substitute(stmt, {self.lane: lane}), self.names)
-        return For(lane, Const(self.count, lane.dtype), "serial", body)
+        held = any(map(_is_own, reads(stmt) | written_by(stmt)))  # registers by number
+        kind = "unrolled" if held else "serial"
+        return For(lane, Const(self.count, lane.dtype), kind, body)
 
     def in_all(self, cond: Expr) -> Expr:
         """A condition that holds where it does in every lane."""
@@ -322,8 +340,9 @@ class _Lockstep:
         match cond:
             case Binary(op="and", a=a, b=b):
                 some, more = self.in_some(a), self.in_some(b)
-                both = some is not None and more is not None
-                return Binary("and", some, more) if both else None
+                if some is None or more is None:
+                    return None
+                return Binary("and", some, more)
             case Compare(op="lt" | "le", a=a, b=b) if not self.varies(b):
                 return self.at(cond, 0) if self.rises(a) else None
         return None if self.varies(cond) else cond
@@ -404,9 +423,23 @@ class _Lockstep:
         while width > 1 and not _in_runs(steps, width):
             width //= 2
         firsts = every[:: max(width, 1)]
-        if width < 2 or any(multiple(first, self.multiples) % width for first in firsts):
-            return None
-        return firsts
+        return firsts if width > 1 and self.are_even(firsts, width) else None
+
+    def are_even(self, firsts: list[Expr], width: int) -> bool:
+        """Whether indices are multiples of a number, if sizes are that are asked to."""
+        asked = dict.fromkeys(self.sizes, width) if self.even is not None else {}
+        known = {**self.multiples, **asked}
+        if all(multiple(first, self.multiples) % width == 0 for first in firsts):
+            return True
+        if any(multiple(first, known) % width for first in firsts):
+            return False
+        for size in list(asked):
+            fewer = {var: asked[var] for var in asked if var != size}
+            known = {**self.multiples, **fewer}
+            if not any(multiple(first, known) % width for first in firsts):
+                asked = fewer
+        self.even = {*(self.even or ()), *asked.items()}
+        return True
 
     def rises(self, index: Expr) -> bool:
         """Whether an index never falls from lane to lane."""
@@ -418,11 +451,14 @@ class _Lockstep:
         """Whether a statement has accesses that would be wide if all lanes ran it."""
         if free_vars(stmt) & self.varying != {self.lane}:
             return False
-        return any(
+        outer, self.even = self.even, set()
+        found = any(
             bool(node.indices) and self.parts(node.buffer, node.indices[0]) is not None
             for node in walk(stmt)
             if isinstance(node, (Load, Store))
         )
+        self.even = outer
+        return found
 
     def copies(self, stmt: Store) -> list[Stmt] | None:
         """Wide copies, or of 0 in their place, where both sides go in equal parts."""

@@ -172,7 +172,7 @@ def _sides(stmt: Store) -> tuple[Any, Any]:
 
 
 def _of_a_lane(stmt: Store, lane: Var, mask: Expr) -> Stmt:
-    """One lane's part of a wide access."""
+    """One lane's part of a wide access; a load of a lane without an element is 0."""
 
     def visit(node: Any) -> Any:
         if isinstance(node, Ramp):
@@ -181,6 +181,7 @@ def _of_a_lane(stmt: Store, lane: Var, mask: Expr) -> Stmt:
 
     made = rebuild(stmt, lambda n: visit(n) if isinstance(n, Node) else n)
     if stmt.buffer.scope == "register":
+        assert isinstance(made.value, Load)
         return replace(made, value=replace(made.value, mask=mask))
     return replace(made, mask=mask)
 
