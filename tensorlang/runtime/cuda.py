@@ -35,6 +35,7 @@ def compiled(
         TargetError: a compiler is missing.
     """
     from tensorlang.codegen.simt.host import host_program  # noqa: PLC0415 - not warm
+    from tensorlang.codegen.simt.many import many  # noqa: PLC0415 - not warm
 
     cubin, resources = toolchain.whole_cubin_of(
         toolchain.ptx_of(source, target.arch), target.arch
@@ -43,6 +44,8 @@ def compiled(
     asked = max(launch.get("dynamic_shared", 0) for launch in program["launches"])
     resources["shared_bytes"] = max(resources["shared_bytes"], asked)
     program["resources"] = resources
+    of = many(lowered)
+    program["many"] = of.data() if of else None
     return cubin, launcher.packed(signature.name, signature, program)
 
 

@@ -39,6 +39,7 @@ FUNCTIONS: Final[dict[str, tuple[Any, ...]]] = {
     "cuModuleGetFunction": (_P, _P, ctypes.c_char_p),
     "cuModuleUnload": (_P,),
     "cuFuncSetAttribute": (_P, _I, _I),
+    "cuLaunchKernel": (_P, *(_U,) * 7, _P, _P, _P),
     "cuMemAllocAsync": (_P, _S, _P),
     "cuMemFreeAsync": (_U64, _P),
     "cuMemcpyHtoDAsync_v2": (_U64, _P, _S, _P),

@@ -14,6 +14,8 @@ from tensorlang.runtime import (
     calling,
     cuda_device,
     cuda_driver,
+    cuda_many,
+    cuda_sets,
     cuda_transfers,
     launcher,
     launcher_text,
@@ -23,7 +25,6 @@ from tensorlang.runtime.cuda_graphs import Graphs
 from tensorlang.runtime.cuda_known import Known, KnownCalls
 from tensorlang.runtime.cuda_module import Module, workspace
 from tensorlang.runtime.cuda_results import current_stream
-from tensorlang.runtime.cuda_sets import sets_of, takes_sets
 from tensorlang.runtime.device_arrays import DeviceArray
 from tensorlang.runtime.device_kernel import DeviceKernel
 from tensorlang.runtime.given_arrays import seen
@@ -54,7 +55,7 @@ class CudaKernel(DeviceKernel):
         self._known = KnownCalls(self)
         self.launch = self._quick
         alone = not self._checks and not self.has_temporaries
-        if alone and takes_sets(artifact.signature):
+        if alone and cuda_sets.takes_sets(artifact.signature):
             self.each = self._each
 
     @cached_property
@@ -101,7 +102,9 @@ class CudaKernel(DeviceKernel):
                 "here; use 'llvm' or 'opencl', or 'cuda' where one is"
             )
         device = cuda_device.device(self.target.index)
-        return Module(device, self.artifact.object_code, self._host["launches"])
+        of_many = [self._host["many"]] if self._host.get("many") else []
+        launches = [*self._host["launches"], *of_many]
+        return Module(device, self.artifact.object_code, launches)
 
     @cached_property
     def _graphs(self) -> Graphs:
@@ -148,10 +151,15 @@ class CudaKernel(DeviceKernel):
             self._known.keep(key, [array.shape for array in call.arrays])
 
     def _each(self, *given: Any) -> bool:
-        """Update sets of PyTorch's tensors; False where they do not fit."""
+        """Update sets of PyTorch's tensors; False where they do not fit.
+
+        Many sets are few launches, as far as their blocks' table has room.
+        """
         count = len(self.signature.buffers)
         alignments = self._host["alignments"]
-        sets = sets_of(self.signature, given[:count], self.target.index, alignments)
+        sets = cuda_sets.sets_of(
+            self.signature, given[:count], self.target.index, alignments
+        )
         if sets is None:
             return False
         names = zip(self.signature.free, given[count:], strict=True)
@@ -163,6 +171,9 @@ class CudaKernel(DeviceKernel):
         module = self.module
         stream = current_stream(given[0][0])
         with module.device.lock, module.device.current():
+            if len(sets) > 1 and self._host.get("many"):
+                cuda_many.start(self._host, module.handles, sets, block, stream)
+                return True
             for elements, addresses in sets:
                 block[:count] = addresses
                 block[count + at] = elements

@@ -24,6 +24,9 @@ class Module:
         cubin: The machine code.
         launches: What the host starts: names, and bytes of dynamic shared memory.
 
+    Attributes:
+        handles: The kernels' handles by name.
+
     Raises:
         DeviceError: the driver refuses the code, as that of another architecture.
     """
@@ -36,6 +39,8 @@ class Module:
         with device.lock, device.current():
             self._load(cubin)
             handles = [self._function(launch) for launch in launches]
+            named = (str(launch["name"]) for launch in launches)
+            self.handles: Final = dict(zip(named, handles, strict=True))
             self._reported = Memory(device, ctypes.sizeof(ctypes.c_int32))
             self._forget(cuda_driver.LEGACY)
             cuda_driver.call("cuStreamSynchronize", cuda_driver.LEGACY)

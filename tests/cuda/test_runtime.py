@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tensorlang.errors import DeviceMemoryError, KernelError
-from tensorlang.ops import find, nn
+from tensorlang.ops import find, nn, optim
 from tensorlang.ops.examples import arguments
 from tensorlang.runtime import cuda_arrays, cuda_device, cuda_driver
 from tensorlang.tuner.process import Worker
@@ -97,3 +97,17 @@ def test_the_tuners_worker():
         samples, failed = worker.finals([Candidate("direct")], 6, 60.0)
     assert failed == {}
     assert all(0 < one < 0.1 for one in samples[Candidate("direct").key])
+
+
+def test_many_sets_in_few_launches_are_as_one_at_a_time():
+    torch = pytest.importorskip("torch")
+    sizes = [1, 3, 64, 1000, 1024, 1025, 4096 + 17, 1 << 20] * 20
+    torch.manual_seed(3)
+    sets = [[torch.rand(n, device="cuda") for n in sizes] for _ in range(4)]
+    alone = [[tensor.clone() for tensor in tensors] for tensors in sets]
+    optim.adam(*sets, step=3)
+    for one in zip(*alone, strict=True):
+        optim.adam(*one, step=3)
+    for together, each in zip(sets, alone, strict=True):
+        for a, b in zip(together, each, strict=True):
+            assert torch.equal(a, b)

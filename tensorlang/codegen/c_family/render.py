@@ -21,6 +21,7 @@ from tensorlang.codegen.copies import copied_from
 from tensorlang.codegen.hopper import printing as hopper
 from tensorlang.codegen.simt.host import Launch, is_private, launches
 from tensorlang.codegen.simt.indices import size_bounds
+from tensorlang.codegen.simt.many import many
 from tensorlang.errors import CodegenError
 from tensorlang.ir.collectives import is_collective
 from tensorlang.ir.dtypes import DType
@@ -33,7 +34,7 @@ from tensorlang.targets import Target
 
 _TEMPLATES: Final = {
     "opencl": ("c_family.j2", "atomics.j2", "opencl.cl.j2", "opencl_vectors.cl.j2"),
-    "cuda": ("c_family.j2", "atomics.j2", "cuda.cu.j2", "hopper.cu.j2"),
+    "cuda": ("c_family.j2", "atomics.j2", "cuda.cu.j2", "hopper.cu.j2", "many.cu.j2"),
 }
 _ON_CPU: Final = "opencl_cpu.cl.j2"
 
@@ -164,7 +165,9 @@ class Printer:
             for loop in (*launch.blocks, *launch.threads)
             if launch.scratch or loop.var in used
         ]
-        return str(self.macros["Kernel"](launch, writes(launch.nest), indices))
+        of = many(self.function) if "KernelOfSets" in self.macros.found else None
+        macro = self.macros["KernelOfSets" if of else "Kernel"]
+        return str(macro(of or launch, writes(launch.nest), indices))
 
     @property
     def has_vectors(self) -> bool:

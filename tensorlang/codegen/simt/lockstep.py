@@ -83,7 +83,7 @@ def in_lockstep(function: Function, names: Names, access_bytes: int) -> Function
     return replace(function, body=visit(function.body, {}))
 
 
-def _lanes(  # noqa: PLR0917 - one caller
+def _lanes(
     loop: For,
     names: Names,
     access_bytes: int,
