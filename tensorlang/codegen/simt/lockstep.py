@@ -194,7 +194,7 @@ class _Lockstep:
         own = stmt.var.dtype == i64 and not reads(stmt.value)
         if not own or free_vars(stmt.value) & self.varying != {self.lane}:
             return False
-        return self.steps(stmt.value) == as_expr(1)
+        return all(self.neighbours(stmt.value))
 
     # ------------------------------------------------------------------ statements
 
@@ -418,11 +418,10 @@ class _Lockstep:
             self.lane
         }:
             return None
-        every = [self.at(index, lane) for lane in range(self.count)]
-        steps = [simplify(b - a) == as_expr(1) for a, b in pairwise(every)]
+        steps = self.neighbours(index)
         while width > 1 and not _in_runs(steps, width):
             width //= 2
-        firsts = every[:: max(width, 1)]
+        firsts = [self.at(index, n) for n in range(0, self.count, max(width, 1))]
         return firsts if width > 1 and self.are_even(firsts, width) else None
 
     def are_even(self, firsts: list[Expr], width: int) -> bool:
@@ -440,6 +439,11 @@ class _Lockstep:
                 asked = fewer
         self.even = {*(self.even or ()), *asked.items()}
         return True
+
+    def neighbours(self, index: Expr) -> list[bool]:
+        """Whether each lane but the first is one place further than that before it."""
+        every = [self.at(index, lane) for lane in range(self.count)]
+        return [simplify(b - a) == as_expr(1) for a, b in pairwise(every)]
 
     def rises(self, index: Expr) -> bool:
         """Whether an index never falls from lane to lane."""
