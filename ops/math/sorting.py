@@ -20,6 +20,7 @@ from tensorlang.ops.tensors import (
     axis_of,
     call,
     of_one_type,
+    tensor_algorithm,
     tensor_operator,
 )
 
@@ -163,3 +164,22 @@ def sort_grad(
         DTypeError, ShapeError, ArgumentError: an argument does not fit.
     """
     return _launch(sort_grad, (dy, x), axis, descending, target, out)
+
+
+def _long(workload: Workload) -> bool:
+    """Whether rows are so long that they are sorted by digits."""
+    return bool(workload.named["long"])
+
+
+for _each in (sort, argsort, sort_grad):
+    for _name, _exchange, _feature in (
+        ("blocks", "", "shuffle"),
+        ("blocks_in_memory", "_through_memory", ""),
+    ):
+        tensor_algorithm(
+            _each,
+            _name,
+            f"tensorlang.ops.math.device_sorts:{_each.__name__}{_exchange}",
+            _long,
+            feature=_feature,
+        )

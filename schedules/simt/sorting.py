@@ -15,7 +15,6 @@ from __future__ import annotations
 from typing import Final
 
 from tensorlang.ir.visit import blocks
-from tensorlang.schedules.simt.generic import generic
 from tensorlang.schedules.simt.grid import THREADS
 from tensorlang.scheduling import Knobs, Schedule, schedule
 
@@ -23,28 +22,13 @@ _BINS: Final = 256
 _WARP: Final = 32
 
 
-@schedule("sorting", model="simt")
-def sort(s: Schedule, knobs: Knobs) -> None:
-    """Rows by radix; short rows, which are counted, go the generic way."""
-    names = [block.name for block in blocks(s.function)]
-    if "keys" not in names:
-        generic(s, knobs)
-        return
-    row = s.loops("keys")[0]
-    for name in names:
-        if name.startswith(("count_", "move_")):
-            group = s.by_target(name, _BINS, of="count")
-            s.bind(group, "thread.x")
-        elif not name.startswith("sum_"):
-            _shared(s, s.loops(name)[-1])
-    s.bind(row, "block.x")
+def bound(s: Schedule, knobs: Knobs) -> None:
+    """Sorts by blocks of threads, which their definitions bind already."""
+    del s, knobs
 
 
-def _shared(s: Schedule, loop: str) -> None:
-    """Elements to threads, side by side."""
-    step, thread = s.split(loop, [None, _BINS])
-    s.reorder(thread, step)
-    s.bind(thread, "thread.x")
+for _name in ("blocks", "blocks_in_memory"):
+    schedule("sorting", algorithm=_name, model="simt")(bound)
 
 
 @schedule("sort", algorithm="blocks", model="simt")

@@ -7,8 +7,9 @@ from tensorlang.codegen.simt.lower import lower
 from tensorlang.ir.interpreter import run
 from tensorlang.ir.nodes import For
 from tensorlang.ir.visit import walk
-from tensorlang.ops import find
+from tensorlang.ops import find, row_scans
 from tensorlang.ops.building import default, preferred
+from tensorlang.ops.math import device_sorts
 from tensorlang.ops.random import block_sort
 from tensorlang.targets import get
 
@@ -38,6 +39,58 @@ def test_a_row_is_sorted_by_all_threads_of_a_block():
     run(func, x.reshape(-1), at.reshape(-1), m=1, n=193)
     np.testing.assert_array_equal(at, x.argsort(1, kind="stable"))
     assert threads(func) == 256
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(device_sorts, "THREADS", 32)
+    monkeypatch.setattr(device_sorts, "ITEMS", (4, 8))
+    monkeypatch.setattr(row_scans, "SHORT", 1)
+
+
+def launched(name, algorithm, *arrays, **attributes):
+    """The result of an algorithm, lowered for threads, by the interpreter."""
+    op, shape = find(name), arrays[-1].shape
+    kinds = tuple(f"{a.dtype.kind}{8 * a.itemsize}" for a in arrays)
+    workload = op.workload(
+        *(a.shape for a in arrays), dtypes=kinds, long=True, **attributes
+    )
+    func = op.function(workload, algorithm)
+    result = np.zeros(shape, "i8" if name == "math.argsort" else arrays[-1].dtype)
+    flat = [a.reshape(-1) for a in (*arrays, result)]
+    run(lower(func, GPU), *flat, m=shape[0], n=shape[1])
+    return result
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("algorithm", ["blocks", "blocks_in_memory"])
+@pytest.mark.parametrize("shape", [(2, 250), (1, 700)])
+def test_a_row_of_a_block_and_one_of_many_are_sorted_alike(shape, algorithm):
+    x = RNG.normal(size=shape).astype("f2")
+    got = launched("math.sort", algorithm, x, descending=False)
+    np.testing.assert_array_equal(got, np.sort(x, 1))
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_equal_ones_keep_their_order_from_block_to_block():
+    x = RNG.integers(0, 9, (1, 700)).astype("u1")
+    at = launched("math.argsort", "blocks", x, descending=True)
+    np.testing.assert_array_equal(at, (9 - x).argsort(1, kind="stable"))
+    dy, x = RNG.normal(size=(2, 1, 700)).astype("f2")
+    dx = launched("math.sort_grad", "blocks", dy, x, descending=False)
+    wanted = np.zeros_like(dx)
+    np.put_along_axis(wanted, x.argsort(1, kind="stable"), dy, 1)
+    np.testing.assert_array_equal(dx, wanted)
+
+
+def test_a_sort_is_a_host_loop_over_bytes():
+    """However many bytes a key has, the code is that of one pass."""
+    for dtype in ("u8", "f32", "i64"):
+        op = find("math.sort")
+        workload = op.workload((4, 5000), dtypes=(dtype,), long=True, descending=False)
+        func = lower(default(op, workload, GPU, {})[0].function, GPU)
+        blocks = [n for n in walk(func) if getattr(n, "thread", "") == "block.x"]
+        assert len(blocks) == 8
 
 
 @pytest.mark.parametrize("count", [1, 37])
