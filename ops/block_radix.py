@@ -96,7 +96,7 @@ class Radix:
             steps = digits * BITS // _BITS
             passes = over("step", steps, "serial", lambda s: held.pass_(s * _BITS))
             end = held.each_there(
-                r, as_expr(0), lambda at, key, value: write(r, at, key, value)
+                as_expr(0), lambda at, key, value: write(r, at, key, value)
             )
             loaded = held.loaded(read, r, as_expr(0))
             return [*held.allocated(), loaded, passes, end]
@@ -192,7 +192,7 @@ class Radix:
                 held.loaded(read, r, p),
                 over("step", steps, "serial", lambda s: held.pass_(shift + s * _BITS)),
                 self._each_item(run),
-                held.each_there(r, p, stored),
+                held.each_there(p, stored),
             ]
 
         return self._parts(part)
@@ -279,11 +279,8 @@ class _Held:
 
         return radix._each_item(item)  # noqa: SLF001 - of one module
 
-    def each_there(
-        self, r: Expr, p: Expr, body: Callable[[Expr, Expr, Expr], Stmt]
-    ) -> For:
-        """Each key that there is: its place among all parts, itself, what goes along."""
-        del r
+    def each_there(self, p: Expr, body: Callable[[Expr, Expr, Expr], Stmt]) -> For:
+        """Each key that there is: its place of all, itself, what goes along."""
         radix = self.radix
 
         def item(t: Var, i: Var) -> Stmt:
