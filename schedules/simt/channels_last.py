@@ -19,6 +19,7 @@ from tensorlang.ir.nodes import Load, Var
 from tensorlang.ir.visit import free_vars
 from tensorlang.schedules.cutting import tried
 from tensorlang.schedules.generic import stage_named
+from tensorlang.schedules.simt.edges import framing
 from tensorlang.schedules.simt.grid import one_each
 from tensorlang.schedules.simt.tensor_contractions import tensor_contractions
 from tensorlang.schedules.simt.tensor_cores import NEEDED
@@ -82,8 +83,17 @@ def _channel(stage: Stage) -> Var:
 
 
 def _turned(s: Schedule, stage: Stage, load: Load, channel: Var) -> str:
-    """A copy of an operand whose channels come last: the block that makes it."""
-    copy, made = s.cache_read(stage.name, load.buffer.name, "global")
+    """A copy of an operand whose channels come last: the block that makes it.
+
+    Where zeros are put around the operand, that is done when it is gathered.
+    """
     at = load.indices.index(channel)
-    s.permute_dims(made, [*(d for d in range(load.buffer.ndim) if d != at), at])
+    order = [*(d for d in range(load.buffer.ndim) if d != at), at]
+    framed = framing(s, load.buffer)
+    reader, source = stage.name, load.buffer
+    if framed is not None:
+        s.permute_dims(source.name, order)
+        reader, source = framed.name, framed.loads[0].buffer
+    copy, made = s.cache_read(reader, source.name, "global")
+    s.permute_dims(made, order)
     return copy

@@ -49,12 +49,19 @@ def generic(s: Schedule, knobs: Knobs) -> None:
     """Every stage by its kind; never refuses a function."""
     windows(s, knobs)
     inline_producers(s)
-    for name in stage_names(s):
+    for name in _in_turn(s):
         stage = stage_named(s, name)
         if stage is not None and 0 not in map(extent_of, stage.loops):
             any(tried(s, way, s, knobs, stage) for way in _WAYS[kind_of(stage)])
     for chain in _unbound(s.function):
         bind_somehow(s, chain)
+
+
+def _in_turn(s: Schedule) -> list[str]:
+    """Contractions first: they take in what is made for them, before it has a grid."""
+    found = [stage_named(s, name) for name in stage_names(s)]
+    named = [stage for stage in found if stage is not None]
+    return [x.name for x in sorted(named, key=lambda x: kind_of(x) != CONTRACTION)]
 
 
 def elements(s: Schedule, knobs: Knobs, stage: Stage) -> None:

@@ -24,6 +24,7 @@ from tensorlang.ir.nodes import Buffer, For, Load, Store, Var
 from tensorlang.ir.visit import allocations, blocks, free_vars, reads, walk
 from tensorlang.schedules.cutting import fused
 from tensorlang.schedules.generic import stage_named, stage_names
+from tensorlang.schedules.simt.edges import gathered_with_edges
 from tensorlang.schedules.stages import (
     INJECTIVE,
     Stage,
@@ -154,6 +155,7 @@ def as_matrices(s: Schedule, stage: Stage, sides: Sides) -> Matrices:
     _fuse_places(s, result, places)
     names = [load.buffer.name for load in sides.loads]
     copies = [s.reindex(stage.name, name) for name in names]
+    gathered_with_edges(s, [copy for copy, _ in copies])
     found = [name for name, at in zip(_GROUPS, places, strict=True) if at]
     first = dict(zip(_GROUPS, places, strict=True))
     order = tuple(sorted(found, key=lambda name: first[name][0]))

@@ -11,11 +11,21 @@ from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from tensorlang.ir.nodes import Block, Const, Expr, Load, Var, as_expr
+from tensorlang.ir.nodes import (
+    Binary,
+    Block,
+    Buffer,
+    Const,
+    Expr,
+    Let,
+    Load,
+    Var,
+    as_expr,
+)
 from tensorlang.ir.simplify import simplify
-from tensorlang.ir.visit import allocations, blocks, substitute, walk
+from tensorlang.ir.visit import allocations, blocks, rebuild, substitute, walk
 from tensorlang.schedules.cutting import fused
 from tensorlang.schedules.simt.register_tiles import WIDE
 from tensorlang.scheduling import Schedule
@@ -112,7 +122,7 @@ def lies(s: Schedule, copy: str) -> tuple[bool, bool]:
 
 def lies_along_steps(block: Block) -> bool:
     """Whether what a copy gathers has its longest runs of neighbours along steps."""
-    (load,) = {n for n in walk(block.body) if isinstance(n, Load)}
+    load = gathered(block)
     *_, row, step = (axis.var for axis in block.axes)
     others = {axis.var for axis in block.axes}
     return _run(load, step, others) >= _run(load, row, others)
@@ -120,18 +130,28 @@ def lies_along_steps(block: Block) -> bool:
 
 def lies_along_rows(block: Block) -> bool:
     """Whether rows are plainly neighbours, so that several are read at once."""
-    (load,) = {n for n in walk(block.body) if isinstance(n, Load)}
+    load = gathered(block)
     return load.indices[-1] == block.axes[-2].var
+
+
+def gathered(block: Block) -> Load:
+    """The one place that a copy reads, by its axes alone."""
+    named: dict[Var, Expr] = {}
+    for node in walk(block.body):
+        if isinstance(node, Let):
+            named[node.var] = substitute(node.value, named)
+    (load,) = {n for n in walk(block.body) if isinstance(n, Load)}
+    return substitute(load, named)
 
 
 def _run(load: Load, axis: Var, axes: AbstractSet[Var]) -> int:
     """How many neighbours follow each other along an axis, from its start.
 
     The other axes are at theirs, and sizes are large: what a padded copy may not read
-    beyond, `min(i, n - 1)`, is far away.
+    beyond, `min(i, n - 1)`, is far away, and images have no edges.
     """
     index = substitute(
-        _flat(load),
+        _without_edges(_flat(load)),
         {v: as_expr(0 if v in axes else _FAR) for v in _variables(load) if v != axis},
     )
     start, count = _value(index, axis, 0), 1
@@ -151,6 +171,19 @@ def _flat(load: Load) -> Expr:
         size = extent if isinstance(extent, Const) else as_expr(_FAR)
         total = total * size + index
     return total
+
+
+def _without_edges(index: Expr) -> Expr:
+    """`min(max(i - 1, 0), 13)` as `i - 1`."""
+
+    def visit(node: Any) -> Any:
+        node = node if isinstance(node, Buffer) else rebuild(node, visit)
+        match node:
+            case Binary(op="min" | "max", a=inner, b=Const()):
+                return inner
+        return node
+
+    return visit(index)  # type: ignore[no-any-return]
 
 
 def _value(index: Expr, axis: Var, at: int) -> int:

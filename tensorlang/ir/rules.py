@@ -155,6 +155,14 @@ class Simplifier:
             return expr.a
         if isinstance(expr.cond, Unary) and expr.cond.op == "not":
             return Select(expr.cond.a, expr.b, expr.a)
+        inner = expr.a  # what is 0 beyond one edge, and beyond another
+        if (
+            isinstance(inner, Select)
+            and isinstance(expr.b, Const)
+            and inner.b == expr.b
+            and inner.cond.dtype == expr.cond.dtype
+        ):
+            return Select(expr.cond & inner.cond, inner.a, expr.b)
         if expr.dtype.is_bool and expr.cond.dtype == expr.dtype:
             return self._select_bool(expr)
         return None

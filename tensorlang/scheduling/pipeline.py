@@ -325,7 +325,7 @@ def _copied(stmt: Stmt) -> Stmt:
 
 
 def _is_copy(value: Expr) -> bool:
-    if isinstance(value, Select) and isinstance(value.b, Const) and value.b.value == 0:
+    while isinstance(value, Select) and simplify(value.b) == Const(0, value.dtype):
         value = value.a
     return isinstance(value, Load) and value.buffer.scope == "global"
 

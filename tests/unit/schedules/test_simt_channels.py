@@ -6,7 +6,7 @@ import pytest
 from tensorlang.codegen.simt.lower import lower
 from tensorlang.ir.interpreter import run
 from tensorlang.ir.nodes import Store
-from tensorlang.ir.visit import walk
+from tensorlang.ir.visit import allocations, walk
 from tensorlang.ops import find
 from tensorlang.ops.building import default
 from tensorlang.runtime.describing import signature_of
@@ -25,6 +25,12 @@ TILE = {
 CASES = {
     "first": ("nn.conv2d", ((2, 16, 5, 6), (17, 16, 3, 3)), {}),
     "last": ("nn.conv2d", ((2, 5, 6, 16), (24, 16, 3, 3)), {"layout": "NHWC"}),
+    "framed": ("nn.conv2d", ((2, 16, 5, 6), (16, 16, 3, 3)), {"padding": 1}),
+    "framed, last": (
+        "nn.conv2d",
+        ((2, 5, 6, 16), (16, 16, 3, 3)),
+        {"padding": (2, 1), "stride": 2, "layout": "NHWC"},
+    ),
     "line": ("nn.conv1d", ((2, 16, 20), (16, 16, 3)), {}),
 }
 
@@ -51,3 +57,14 @@ def test_channels_are_copied_side_by_side(name):
     copies = [n for n in walk(made) if isinstance(n, Store) and "async" in n.hints]
     assert copies
     assert {n.value.dtype.lanes for n in copies} == {8}
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_images_with_zeros_around_are_never_in_memory(dtype, layout):
+    op, image = find("nn.conv2d"), (2, 16, 16, 16)
+    workload = op.workload(
+        image, (16, 16, 3, 3), dtypes=dtype, padding=1, layout=layout
+    )
+    func = default(op, workload, GPU, TILE if dtype == "bf16" else {})[0].function
+    assert "padded" not in {b.name for b in allocations(func)}
