@@ -41,10 +41,9 @@ def channels_last(s: Schedule, knobs: Knobs, stage: Stage) -> None:
     """
     if s.target is None or not NEEDED.issubset(s.target.features):
         raise ScheduleError("the target has no tensor cores")
-    channel = _channel(stage)
     copies = [
         _turned(s, stage, load, channel)
-        for load in stage.loads
+        for load, channel in _channels(stage)
         if load.indices[-1] != channel
     ]
     if not copies:
@@ -59,27 +58,37 @@ def channels_last(s: Schedule, knobs: Knobs, stage: Stage) -> None:
             one_each(s, [loop.var.name for loop in found.loops], _THREADS)
 
 
-def _channel(stage: Stage) -> Var:
-    """The axis of the channels: that of a reduction which both operands name plainly.
+def _channels(stage: Stage) -> list[tuple[Load, Var]]:
+    """The operands, and the axis of the channels of each.
+
+    These are the last ones that index plainly what the stage slides over. The other
+    operand has them too, or channels of its own, of the result.
 
     Raises:
-        ScheduleError: there is none, or the stage slides over nothing.
+        ScheduleError: there are none, or the stage slides over nothing.
     """
     types = {load.buffer.dtype.name for load in stage.loads}
-    if len(stage.loads) <= 1 or not types <= _NARROW:
+    if len(stage.loads) != 2 or not types <= _NARROW:
         raise ScheduleError("tensor cores are for two operands of f16 or of bf16")
-    slides = any(
-        len(free_vars(index)) > 1 for load in stage.loads for index in load.indices
-    )
-    found = [
+    image, other = sorted(stage.loads, key=lambda load: not _slides(load))
+    if not _slides(image) or _slides(other):
+        raise ScheduleError(f"{stage.name} slides over nothing, or over both operands")
+    plain = [index for index in image.indices[1:] if isinstance(index, Var)]
+    own = [
         stage.axis(loop)
-        for loop in stage.driven("reduction")
-        if (extent_of(loop) or 1) % _CHUNK == 0
-        if all(stage.axis(loop) in load.indices for load in stage.loads)
+        for loop in stage.driven("spatial")
+        if stage.axis(loop) in other.indices
     ]
-    if not slides or len(found) != 1:
-        raise ScheduleError(f"{stage.name} has no channels, or slides over nothing")
-    return found[0]
+    known = {stage.axis(loop): extent_of(loop) or 1 for loop in stage.loops}
+    channel = plain[-1] if plain else None
+    theirs = channel if channel in other.indices else (own or [None])[-1]
+    if channel is None or theirs is None or known[channel] % _CHUNK + known[theirs] % 8:
+        raise ScheduleError(f"{stage.name} has no channels that are copied {_CHUNK}")
+    return [(image, channel), (other, theirs)]
+
+
+def _slides(load: Load) -> bool:
+    return any(len(free_vars(index)) > 1 for index in load.indices)
 
 
 def _turned(s: Schedule, stage: Stage, load: Load, channel: Var) -> str:

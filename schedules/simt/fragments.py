@@ -120,15 +120,18 @@ def _names(first: int) -> list[str]:
     return [f"b{n}" for n in range(first)]
 
 
-def columns_in_rows(chunk: int, first: int = 0) -> str:
+def columns_in_rows(length: int, chunk: int, first: int = 0) -> str:
     """Columns that lie as rows, their parts exclusive-or'd with the column's number.
 
     Args:
+        length: Of a column.
         chunk: The numbers of one part, 16 bytes.
         first: How many indices stand before, of a batch.
     """
+    parts = min(length // chunk, _BANKS)
+    column = f"c // {_BANKS // parts} % {parts}"
     names = ", ".join((*_names(first), "r", "c"))
-    return f"lambda {names}: (c, (r // {chunk} ^ c % {_BANKS}) * {chunk} + r % {chunk})"
+    return f"lambda {names}: (c, (r // {chunk} ^ {column}) * {chunk} + r % {chunk})"
 
 
 def swizzled(length: int, chunk: int, *, pairs: bool = False, first: int = 0) -> str:

@@ -115,6 +115,8 @@ def sides_of(stage: Stage) -> Sides:
     steps = {stage.axis(loop) for loop in folded}
     if any(not steps <= names for names in (first, second)):
         raise ScheduleError(f"{stage.name} folds along one operand only")
+    for group, load in zip(("row", "column"), pair, strict=True):
+        groups[group].sort(key=lambda loop: stage.axis(loop) == load.indices[-1])
     made = {group: tuple(found) for group, found in groups.items()}
     return Sides(made, folded, (pair[0], pair[1]))
 

@@ -25,7 +25,7 @@ from tensorlang.ir.nodes import (
     as_expr,
 )
 from tensorlang.ir.simplify import simplify
-from tensorlang.ir.visit import allocations, blocks, rebuild, substitute, walk
+from tensorlang.ir.visit import allocations, blocks, free_vars, rebuild, substitute, walk
 from tensorlang.schedules.cutting import fused
 from tensorlang.schedules.simt.register_tiles import WIDE
 from tensorlang.scheduling import Schedule
@@ -128,10 +128,35 @@ def lies_along_steps(block: Block) -> bool:
     return _run(load, step, others) >= _run(load, row, others)
 
 
-def lies_along_rows(block: Block) -> bool:
-    """Whether rows are plainly neighbours, so that several are read at once."""
+def lies_along_rows(block: Block, lanes: int = WIDE) -> bool:
+    """Whether rows are plainly neighbours, so that `lanes` of them are read at once.
+
+    They are, too, where they are channels of pixels: `x[row // 256, row % 256]`.
+    """
     load = gathered(block)
-    return load.indices[-1] == block.axes[-2].var
+    row = block.axes[-2].var
+    *before, last = load.indices
+    match last:
+        case Binary(op="floormod", a=inner, b=Const(value=size)) if inner == row:
+            return not int(size) % lanes and all(
+                row not in free_vars(_of_chunks(index, row, lanes)) for index in before
+            )
+    return last == row and all(row not in free_vars(index) for index in before)
+
+
+def _of_chunks(index: Expr, row: Var, lanes: int) -> Expr:
+    """An index without what is the same for all rows that are read at once."""
+
+    def visit(node: Any) -> Any:
+        match node:
+            case Buffer():
+                return node
+            case Binary(op="floordiv", a=inner, b=Const(value=size)):
+                if inner == row and not int(size) % lanes:
+                    return as_expr(0)
+        return rebuild(node, visit)
+
+    return visit(index)  # type: ignore[no-any-return]
 
 
 def gathered(block: Block) -> Load:

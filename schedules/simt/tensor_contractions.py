@@ -52,7 +52,7 @@ def tensor_contractions(s: Schedule, knobs: Knobs, stage: Stage) -> None:
         matrices, first = _turned(matrices), not first
         sizes[:2] = sizes[1::-1]
     tile = tile_of(s, knobs, stage, form, sizes)
-    staged = [_Staged(*made, *_lies(s, made[0])) for made in matrices.copies]
+    staged = [_Staged(*made, *_lies(s, made[0], form)) for made in matrices.copies]
     _fill(s, matrices, {"row": tile.rows, "column": tile.columns, "step": tile.depth})
     _schedule(s, matrices, staged, tile, form, swapped=not first)
 
@@ -81,9 +81,9 @@ class _Staged:
     wide: bool
 
 
-def _lies(s: Schedule, copy: str) -> tuple[bool, bool]:
+def _lies(s: Schedule, copy: str, form: Form) -> tuple[bool, bool]:
     block = next(b for b in blocks(s.function) if b.name == copy)
-    return lies_along_steps(block), lies_along_rows(block)
+    return lies_along_steps(block), lies_along_rows(block, form.chunk)
 
 
 def _fill(s: Schedule, matrices: Matrices, wanted: Mapping[str, int]) -> None:
@@ -152,8 +152,9 @@ def _stage(s: Schedule, operand: _Staged, at: str, tile: Tile, form: Form) -> No
         layout = swizzled(tile.depth, form.chunk, first=first)
         staged_rows(s, copy, buffer, layout, threads=threads, chunk=form.chunk)
         return
-    s.transform_layout(buffer, columns_in_rows(form.chunk, first))
     rows, steps = s.loops(copy)[-2:]
+    length = extent(s, rows) or threads
+    s.transform_layout(buffer, columns_in_rows(length, form.chunk, first))
     row, lane = s.split(rows, [None, form.chunk if operand.wide else 1])
     neighbours = extent(s, row) or threads
     turn, step = s.split(steps, [None, min(max(threads // neighbours, 1), tile.depth)])
