@@ -81,10 +81,14 @@ def _channels(stage: Stage) -> list[tuple[Load, Var]]:
     ]
     known = {stage.axis(loop): extent_of(loop) or 1 for loop in stage.loops}
     channel = plain[-1] if plain else None
-    theirs = channel if channel in other.indices else (own or [None])[-1]
-    if channel is None or theirs is None or known[channel] % _CHUNK + known[theirs] % 8:
-        raise ScheduleError(f"{stage.name} has no channels that are copied {_CHUNK}")
-    return [(image, channel), (other, theirs)]
+    found = [channel] if channel in other.indices else own[-1:]
+    if (
+        channel is None
+        or not found
+        or any(known[x] % _CHUNK for x in (channel, *found))
+    ):
+        raise ScheduleError(f"{stage.name} has no channels in wholes of {_CHUNK}")
+    return [(image, channel), (other, found[0])]
 
 
 def _slides(load: Load) -> bool:

@@ -25,7 +25,14 @@ from tensorlang.ir.nodes import (
     as_expr,
 )
 from tensorlang.ir.simplify import simplify
-from tensorlang.ir.visit import allocations, blocks, free_vars, rebuild, substitute, walk
+from tensorlang.ir.visit import (
+    allocations,
+    blocks,
+    free_vars,
+    rebuild,
+    substitute,
+    walk,
+)
 from tensorlang.schedules.cutting import fused
 from tensorlang.schedules.simt.register_tiles import WIDE
 from tensorlang.scheduling import Schedule
@@ -114,10 +121,10 @@ class Staged:
         s.transform_layout(self.buffer, f"lambda {names}: ({place},)")
 
 
-def lies(s: Schedule, copy: str) -> tuple[bool, bool]:
+def lies(s: Schedule, copy: str, lanes: int = WIDE) -> tuple[bool, bool]:
     """Whether what a block gathers lies along steps; whether along rows, and wide."""
     block = next(b for b in blocks(s.function) if b.name == copy)
-    return lies_along_steps(block), lies_along_rows(block)
+    return lies_along_steps(block), lies_along_rows(block, lanes)
 
 
 def lies_along_steps(block: Block) -> bool:

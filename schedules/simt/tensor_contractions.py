@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tensorlang.errors import ScheduleError
-from tensorlang.ir.visit import blocks
+from tensorlang.ir.visit import blocks, writes
 from tensorlang.schedules.cutting import extent, fused, tried
 from tensorlang.schedules.generic import stage_named
 from tensorlang.schedules.simt.fragments import (
@@ -23,8 +23,15 @@ from tensorlang.schedules.simt.fragments import (
     staged_rows,
     swizzled,
 )
-from tensorlang.schedules.simt.matrices import Matrices, as_matrices, shaped, sides_of
-from tensorlang.schedules.simt.staging import lies_along_rows, lies_along_steps
+from tensorlang.schedules.simt.matrices import (
+    Matrices,
+    Sides,
+    as_matrices,
+    shaped,
+    sides_of,
+)
+from tensorlang.schedules.simt.split_steps import PARTS, added_up, in_parts, parts_of
+from tensorlang.schedules.simt.staging import lies
 from tensorlang.schedules.simt.tensor_cores import FORMS, Form, Tile, tile_of
 from tensorlang.schedules.stages import Stage, extent_of
 from tensorlang.scheduling import Knobs, Schedule
@@ -48,13 +55,33 @@ def tensor_contractions(s: Schedule, knobs: Knobs, stage: Stage) -> None:
     form = FORMS[kinds.pop()]
     first = stage.loads[0] == sides.loads[0]
     matrices = as_matrices(s, stage, sides)
-    if matrices.order[-1] == "row":  # results of a row lie side by side: these are it
+    turned = matrices.order[-1] == "row"
+    if turned:  # results of a row lie side by side: these are it
         matrices, first = _turned(matrices), not first
         sizes[:2] = sizes[1::-1]
     tile = tile_of(s, knobs, stage, form, sizes)
-    staged = [_Staged(*made, *_lies(s, made[0], form)) for made in matrices.copies]
-    _fill(s, matrices, {"row": tile.rows, "column": tile.columns, "step": tile.depth})
-    _schedule(s, matrices, staged, tile, form, swapped=not first)
+    staged = [_Staged(*made, *lies(s, made[0], form.chunk)) for made in matrices.copies]
+    parts = _parts(knobs, stage, sides, tile, turned=turned)
+    step = tile.depth * parts
+    _fill(s, matrices, {"row": tile.rows, "column": tile.columns, "step": step})
+    if parts == 1:
+        steps = [*s.split(matrices.loops["step"], [None, tile.depth])]
+        _schedule(s, matrices, staged, tile, form, steps=steps, swapped=not first)
+        return
+    block, steps = in_parts(s, matrices, parts, tile.depth)
+    alone = replace(matrices, block=block, writer="")
+    _schedule(s, alone, staged, tile, form, steps=steps, swapped=not first)
+    added_up(s, matrices)
+
+
+def _parts(
+    knobs: Knobs, stage: Stage, sides: Sides, tile: Tile, *, turned: bool
+) -> int:
+    """The knob: in how many parts the steps go."""
+    sizes = (tile.columns, tile.rows) if turned else (tile.rows, tile.columns)
+    again = f"_{stage.name}" if "step_parts" in knobs.values else ""
+    default = parts_of(sides, sizes)
+    return knobs.choice(f"step_parts{again}", PARTS, default=default)
 
 
 def _turned(matrices: Matrices) -> Matrices:
@@ -81,11 +108,6 @@ class _Staged:
     wide: bool
 
 
-def _lies(s: Schedule, copy: str, form: Form) -> tuple[bool, bool]:
-    block = next(b for b in blocks(s.function) if b.name == copy)
-    return lies_along_steps(block), lies_along_rows(block, form.chunk)
-
-
 def _fill(s: Schedule, matrices: Matrices, wanted: Mapping[str, int]) -> None:
     """Rows, columns and steps in wholes of a tile, zeros where there were none."""
     found = stage_named(s, matrices.block)
@@ -107,17 +129,22 @@ def _schedule(
     tile: Tile,
     form: Form,
     *,
+    steps: Sequence[str],
     swapped: bool,
 ) -> None:
+    """Tiles of rows and columns, by loops over tiles of steps and over one of them."""
     loops, block, lanes = matrices.loops, matrices.block, tile.lanes
     i0, *i = s.split(loops["row"], [None, *lanes.split(0)])
     j0, *j = s.split(loops["column"], [None, *lanes.split(1)])
-    k0, k1, k2 = s.split(loops["step"], [None, tile.depth // form.step, form.step])
+    k0, k1, k2 = steps[0], *s.split(steps[1], [tile.depth // form.step, form.step])
     threads, own = lanes.order(i, j)
     batch = [loops["batch"]] if "batch" in loops else []
     s.reorder(*batch, i0, j0, k0, *threads, k1, *own, k2)
-    write, sums = s.cache_write(block, matrices.result, "shared", at=j0)
-    tried(s, _written_by, s, matrices.writer)
+    made = next(b for b in blocks(s.function) if b.name == block)
+    (result,) = writes(made)
+    write, sums = s.cache_write(block, result.name, "shared", at=j0)
+    if matrices.writer:
+        tried(s, _written_by, s, matrices.writer)
     init = s.decompose_reduction(block, k0)
     for operand in staged:
         _stage(s, operand, k0, tile, form)
@@ -129,13 +156,30 @@ def _schedule(
     s.transform_layout(sums, fragment_layout(lanes, matrices.order[-2:], ndim - 2))
     ways = [f"_{side}c" for side, o in zip("ab", staged, strict=True) if not o.steps]
     s.tensorize(own[2], form.instruction(ways, swapped=swapped))
-    s.bind(i0, "block.y")
-    s.bind(j0, "block.x")
-    for loop in batch:
-        s.bind(loop, "block.z")
+    _blocks(s, [*batch, i0, j0])
     stages = min(tile.stages, extent(s, k0) or tile.stages)
     if stages > 1:
         s.pipeline(k0, stages)
+
+
+def _blocks(s: Schedule, loops: Sequence[str]) -> None:
+    """Bind loops over batches, tiles of rows and of columns, to blocks.
+
+    As many as possible go to block.x, neighbours sharing their rows: of block.y and
+    block.z there are only 65535. Where a loop's length varies, those around it do not
+    go with it: to take them apart again is a division by what is not known.
+    """
+    *batch, rows, columns = loops
+    known = [extent(s, loop) is not None for loop in loops]
+    if not known[-1]:
+        inner, outer = [columns], [("block.y", rows), *(("block.z", b) for b in batch)]
+    elif not known[-2]:
+        inner, outer = [rows, columns], [("block.z", b) for b in batch]
+    else:
+        inner, outer = list(loops), []
+    s.bind(fused(s, inner), "block.x")
+    for index, loop in outer:
+        s.bind(loop, index)
 
 
 def _written_by(s: Schedule, writer: str) -> None:

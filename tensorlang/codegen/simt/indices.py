@@ -44,6 +44,7 @@ from tensorlang.ir.visit import rebuild
 
 MOST_BYTES: Final = 1 << 40  # of an array
 _FITS: Final[Interval] = i32.limits
+_LARGEST: Final = (1 << 31) - 1
 _BLOCKS: Final[Interval] = (0, i32.limits[1])
 _DIVISIONS: Final = ("floordiv", "floormod")
 _SHORTENING: Final = (*_DIVISIONS, "shr")
@@ -179,6 +180,9 @@ class _Indices:
         if expr.op in _DIVISIONS and of_b[0] == 0:
             of_b = meet(of_b, (1, None))  # a zero divisor is a fault
         interval = BINARY[expr.op](of_a, of_b)
+        if expr.op == "min" and within(interval, _FITS):
+            a = self.capped(expr.a) if a is None else a
+            b = self.capped(expr.b) if b is None else b
         if not within(interval, _FITS):
             return None, interval
         if a is not None and b is not None:
@@ -186,6 +190,13 @@ class _Indices:
         if expr.op in _SHORTENING:  # `n // 4096` is small, whatever computes it
             return Cast(i32, rebuild(expr, self.visit)), interval
         return None, interval
+
+    def capped(self, expr: Expr) -> Expr:
+        """An i64, no less than the smallest i32, in 32 bits: the largest, beyond it.
+
+        So it goes on being no less than what it is compared with, which fits.
+        """
+        return Cast(i32, Binary("min", self.visit(expr), Const(_LARGEST, i64)))
 
     @look.register
     def _select(self, expr: Select) -> Narrow:

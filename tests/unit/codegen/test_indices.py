@@ -9,7 +9,7 @@ from tensorlang.codegen.simt.indices import MOST_BYTES, size_bounds
 from tensorlang.codegen.simt.lower import lower
 from tensorlang.ir.dtypes import i32, i64
 from tensorlang.ir.interpreter import run
-from tensorlang.ir.nodes import Binary, For, Let, Var
+from tensorlang.ir.nodes import Binary, Cast, For, Let, Var
 from tensorlang.ir.parser import parse
 from tensorlang.ir.verifier import verify
 from tensorlang.ir.visit import walk
@@ -112,3 +112,44 @@ def test_what_does_not_fit_stays():
     (loop,) = [n for n in walk(lowered) if isinstance(n, For) and n.kind == "serial"]
     assert loop.var == Var(loop.var.name, i64)
     assert not any(isinstance(n, Let) and n.var.dtype == i32 for n in walk(lowered))
+
+
+PIXELS = """
+def pixels(x: f32[n, 3136], y: Out[f32[n, 3136]], *, n: i64):
+    for b in bound((n * 3136 + 127) // 128, "block.x"):
+        for t in bound(128, "thread.x"):
+            if b * 128 + t < n * 3136:
+                y[(b * 128 + t) // 3136, (b * 128 + t) % 3136] = x[
+                    (b * 128 + t) // 3136, (b * 128 + t) // 56 % 56 * 2]
+"""
+
+
+def test_places_of_what_is_large_are_small():
+    lowered = lower(parse(PIXELS), GPU)
+    verify(lowered)
+    small = [x.a for x in walk(lowered) if isinstance(x, Cast) and x.dtype == i32]
+    assert "floormod" in {x.op for x in small if isinstance(x, Binary)}
+    x = np.arange(3 * 3136, dtype="f4")
+    y = np.zeros_like(x)
+    run(lowered, x, y, n=3)
+    want = x.reshape(3, 3136)[:, np.arange(3136) // 56 * 2]
+    np.testing.assert_array_equal(y.reshape(3, 3136), want)
+
+
+FEW = """
+def few(x: f32[n], y: Out[f32[8]], *, n: i64):
+    for b in bound(1, "block.x"):
+        for t in bound(8, "thread.x"):
+            y[t] = x[min(t, n - 1)]
+"""
+
+
+@pytest.mark.parametrize("n", [3, 8, 12])
+def test_what_is_less_than_a_thread_fits(n):
+    lowered = lower(parse(FEW), GPU)
+    verify(lowered)
+    least = [x for x in walk(lowered) if isinstance(x, Binary) and x.op == "min"]
+    assert {x.dtype for x in least} == {i32, i64}  # i64: a size that is cut off
+    x, y = np.arange(n, dtype="f4"), np.zeros(8, "f4")
+    run(lowered, x, y, n=n)
+    np.testing.assert_array_equal(y, np.minimum(np.arange(8), n - 1))

@@ -31,6 +31,16 @@ CASES = {
         ((2, 5, 6, 16), (16, 16, 3, 3)),
         {"padding": (2, 1), "stride": 2, "layout": "NHWC"},
     ),
+    "weights": (
+        "nn.conv2d_grad_weight",
+        ((2, 16, 5, 6), (2, 32, 5, 6)),
+        {"padding": 1, "window": (3, 3)},
+    ),
+    "weights, last": (
+        "nn.conv2d_grad_weight",
+        ((2, 5, 6, 16), (2, 5, 6, 16)),
+        {"stride": 1, "padding": 1, "window": (3, 3), "layout": "NHWC"},
+    ),
     "line": ("nn.conv1d", ((2, 16, 20), (16, 16, 3)), {}),
 }
 

@@ -1,0 +1,84 @@
+"""Long products of few rows and columns: blocks of their own for parts of the steps.
+
+    sums[i, j] += x[i, k] * w[j, k]
+
+    for part in range(8):                          # a batch, for what tiles them
+        sums_rf[part, i, j] += x[i, k] * w[j, k]   # each eighth tile of steps
+    sums[i, j] += sums_rf[part, i, j]              # in the order of the parts
+
+Neighbouring blocks go along the steps side by side, so they share what they read. How
+many parts there are never depends on a size that varies, nor on the device.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tensorlang.schedules.cutting import fused, tried
+from tensorlang.schedules.generic import stage_named
+from tensorlang.schedules.simt.grid import one_each
+from tensorlang.schedules.simt.matrices import Matrices, Sides
+from tensorlang.scheduling import Schedule
+
+PARTS: Final = (1, 2, 4, 8, 16, 32, 64)
+_BUSY: Final = 264  # blocks: two for each multiprocessor of a large device
+_LEAST: Final = 256  # steps of a part that are worth its partial results
+_IMAGES: Final = 32  # that a batch is expected to have, where it varies
+_THREADS: Final = 256
+_UNROLLED: Final = 16
+
+
+def parts_of(sides: Sides, sizes: tuple[int, int]) -> int:
+    """In how many parts the steps go, for tiles of so many rows and columns.
+
+    As few as keep a device busy; one where rows or columns vary.
+    """
+    count = 1
+    for group, size in zip(("row", "column"), sizes, strict=True):
+        extent = sides.extent(group)
+        if extent is None:
+            return 1
+        count *= -(-extent // size)
+    batches, steps = sides.extent("batch"), sides.extent("step")
+    if batches is None:
+        return 1
+    most = (sides.at_least * _IMAGES if steps is None else steps) // _LEAST
+    wanted = -(-_BUSY // (count * batches))
+    fitting = [part for part in PARTS if part <= max(min(2 * wanted - 1, most), 1)]
+    return fitting[-1]
+
+
+def in_parts(
+    s: Schedule, matrices: Matrices, parts: int, depth: int
+) -> tuple[str, list[str]]:
+    """A batch more of products, each of every so many tiles of steps.
+
+    Returns:
+        The block of the partial sums, and the loops over tiles of its steps and over
+        one of them. The block that adds them up keeps its name.
+    """
+    loops = matrices.loops
+    outer, part, inner = s.split(loops["step"], [None, parts, depth])
+    block, _ = s.rfactor(matrices.block, part)
+    batch = [part, *([loops["batch"]] if "batch" in loops else [])]
+    s.reorder(*batch, loops["row"], loops["column"], outer, inner)
+    loops["batch"] = fused(s, batch)
+    return block, [outer, inner]
+
+
+def added_up(s: Schedule, matrices: Matrices) -> None:
+    """The partial sums of a result by one thread, and what is made of these."""
+    stage = stage_named(s, matrices.block)
+    assert stage is not None
+    spatial = [loop.var.name for loop in stage.driven("spatial")]
+    (part,) = (loop.var.name for loop in stage.driven("reduction"))
+    parts = next(loop for loop in stage.loops if loop.var.name == part).extent
+    s.cache_write(matrices.block, stage.output.name, "register", spatial[-1])
+    tried(s, _written_by, s, matrices.writer)
+    one_each(s, spatial, _THREADS)
+    if int(getattr(parts, "value", _UNROLLED)) <= _UNROLLED:
+        s.unroll(part)
+
+
+def _written_by(s: Schedule, writer: str) -> None:
+    s.inline(writer, reverse=True)
