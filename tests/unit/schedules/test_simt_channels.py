@@ -38,8 +38,8 @@ CASES = {
     ),
     "weights, last": (
         "nn.conv2d_grad_weight",
-        ((2, 5, 6, 16), (2, 5, 6, 16)),
-        {"stride": 1, "padding": 1, "window": (3, 3), "layout": "NHWC"},
+        ((2, 5, 6, 16), (2, 5, 6, 32)),
+        {"padding": 1, "window": (3, 3), "layout": "NHWC"},
     ),
     "line": ("nn.conv1d", ((2, 16, 20), (16, 16, 3)), {}),
 }
