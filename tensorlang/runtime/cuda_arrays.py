@@ -34,9 +34,11 @@ class CudaPlace(Place):
         """The GPU."""
         return cuda_device.device(self.index)
 
-    def empty(self, shape: Shape, dtype: np.dtype[Any], kind: str) -> DeviceArray:
+    def empty(
+        self, shape: Shape, dtype: np.dtype[Any], kind: str, stream: Any = None
+    ) -> DeviceArray:
         """Unwritten memory for an array that is handed over to a library."""
-        return cuda_results.empty(self, shape, dtype, kind)
+        return cuda_results.empty(self, shape, dtype, kind, stream)
 
     def at(
         self,
@@ -66,7 +68,7 @@ class CudaPlace(Place):
 
     def copy(self, array: DeviceArray) -> DeviceArray:
         """The elements in memory of their own, in the order of the array's stream."""
-        own = cuda_results.own(self, array.shape, array.dtype)
+        own = cuda_results.own(self, array.shape, array.dtype, array.stream)
         made = replace(own, stream=array.stream)
         stream = array.stream or cuda_driver.LEGACY
         with self.device.current():

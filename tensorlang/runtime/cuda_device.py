@@ -7,15 +7,23 @@ use, too.
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 import threading
 from contextlib import suppress
-from functools import cache
+from functools import cache, cached_property
 from typing import Final
 
 from tensorlang import devices
 from tensorlang.errors import DeviceError, DeviceMemoryError
 from tensorlang.runtime import cuda_driver
+
+# CUmemPoolProps: kind of memory, kind of handles, kind and number of the place, ...
+_POOL_WORDS: Final = 88 // 4
+_PINNED: Final = 1  # CU_MEM_ALLOCATION_TYPE_PINNED
+_ON_DEVICE: Final = 1  # CU_MEM_LOCATION_TYPE_DEVICE
+_RELEASE_THRESHOLD: Final = 4  # CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
+_KEPT_BYTES: Final = 1 << 30
 
 
 class Device:
@@ -36,11 +44,32 @@ class Device:
         # with a warning, and perhaps before the last array is given back
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(held))
         self.context: Final = int(held.handle)
+        cuda_driver.OPENED_BY.add(os.getpid())
         self.lock: Final = threading.RLock()
 
     def current(self) -> Current:
         """The context as this thread's current one, until the `with` ends."""
         return Current(self.context)
+
+    @cached_property
+    def pool(self) -> int | None:
+        """What memory is taken from, and kept in until it is taken again.
+
+        It is ours alone: the device's own gives memory back whenever a stream is waited
+        for, and what is set of it other libraries would feel. None where the driver has
+        no pools: then memory is given back with the whole device waiting.
+        """
+        settings = (ctypes.c_uint32 * _POOL_WORDS)()
+        settings[0], settings[2], settings[3] = _PINNED, _ON_DEVICE, self.index
+        made, kept = ctypes.c_void_p(), ctypes.c_uint64(_KEPT_BYTES)
+        with suppress(DeviceError):
+            cuda_driver.call(
+                "cuMemPoolCreate", ctypes.byref(made), ctypes.byref(settings)
+            )
+            cuda_driver.call(
+                "cuMemPoolSetAttribute", made, _RELEASE_THRESHOLD, ctypes.byref(kept)
+            )
+        return made.value
 
     def owner_of(self, address: int) -> int:
         """The handle of the context in which an address was allocated.
@@ -100,13 +129,38 @@ class Memory:
     """
 
     def __init__(self, of: Device, size: int, stream: int = cuda_driver.LEGACY) -> None:
-        place = ctypes.c_uint64()
         self._device, self._stream = of, stream
         self.address: int = 0
         self.size: Final = max(size, 1)
         with of.current():
-            cuda_driver.call("cuMemAllocAsync", ctypes.byref(place), self.size, stream)
-        self.address = place.value
+            self.address = self._allocated()
+
+    def _allocated(self) -> int:
+        place, pool = ctypes.c_uint64(), self._device.pool
+        try:
+            if pool is None:
+                cuda_driver.call("cuMemAlloc_v2", ctypes.byref(place), self.size)
+            else:
+                cuda_driver.call(
+                    "cuMemAllocFromPoolAsync",
+                    ctypes.byref(place),
+                    self.size,
+                    pool,
+                    self._stream,
+                )
+        except DeviceMemoryError as error:
+            raise DeviceMemoryError(f"{self._wanted()}: {error}") from None
+        return place.value
+
+    def _wanted(self) -> str:
+        """How much was asked for, and how much there is."""
+        free, total = ctypes.c_size_t(), ctypes.c_size_t()
+        with suppress(DeviceError):
+            cuda_driver.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
+        return (
+            f"{_mib(self.size)} do not fit on cuda:{self._device.index}, of whose "
+            f"{_mib(total.value)} are {_mib(free.value)} free"
+        )
 
     def __int__(self) -> int:
         return self.address
@@ -117,7 +171,14 @@ class Memory:
         address, self.address = self.address, 0
         if address and not sys.is_finalizing():
             with suppress(Exception), self._device.current():
-                cuda_driver.call("cuMemFreeAsync", address, self._stream)
+                if self._device.pool is None:
+                    cuda_driver.call("cuMemFree_v2", address)
+                else:
+                    cuda_driver.call("cuMemFreeAsync", address, self._stream)
+
+
+def _mib(size: int) -> str:
+    return f"{size / 2**20:,.0f} MiB"
 
 
 class Event:

@@ -7,7 +7,9 @@ no stream that another library made, and has no graphs: these are the driver's o
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
+from collections import deque
 from functools import cache
 from typing import Any, Final
 
@@ -15,6 +17,7 @@ from tensorlang.errors import DeviceError, DeviceMemoryError
 
 LEGACY: Final = 0  # the default stream, as PyTorch uses it
 _NO_MEMORY: Final = 2
+_NOT_INITIALIZED: Final = 3
 # after these a context is beyond use: CUDA says so of each
 _LOST: Final = frozenset({214, 700, 702, 709, 710, *range(714, 720), 999})
 _LIBRARY: Final = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
@@ -40,8 +43,13 @@ FUNCTIONS: Final[dict[str, tuple[Any, ...]]] = {
     "cuModuleUnload": (_P,),
     "cuFuncSetAttribute": (_P, _I, _I),
     "cuLaunchKernel": (_P, *(_U,) * 7, _P, _P, _P),
-    "cuMemAllocAsync": (_P, _S, _P),
+    "cuMemPoolCreate": (_P, _P),
+    "cuMemPoolSetAttribute": (_P, _I, _P),
+    "cuMemAllocFromPoolAsync": (_P, _S, _P, _P),
     "cuMemFreeAsync": (_U64, _P),
+    "cuMemAlloc_v2": (_P, _S),
+    "cuMemFree_v2": (_U64,),
+    "cuMemGetInfo_v2": (_P, _P),
     "cuMemcpyHtoDAsync_v2": (_U64, _P, _S, _P),
     "cuMemcpyDtoHAsync_v2": (_P, _U64, _S, _P),
     "cuMemcpyDtoDAsync_v2": (_U64, _U64, _S, _P),
@@ -52,6 +60,7 @@ FUNCTIONS: Final[dict[str, tuple[Any, ...]]] = {
     "cuStreamWaitEvent": (_P, _P, _U),
     "cuEventCreate": (_P, _U),
     "cuEventRecord": (_P, _P),
+    "cuEventQuery": (_P,),
     "cuEventSynchronize": (_P,),
     "cuEventElapsedTime": (_P, _P, _P),
     "cuEventDestroy_v2": (_P,),
@@ -62,6 +71,12 @@ FUNCTIONS: Final[dict[str, tuple[Any, ...]]] = {
     "cuGraphLaunch": (_P, _P),
     "cuGraphExecDestroy": (_P,),
 }
+
+
+# kernels that were started last: what failed of them, CUDA tells later
+STARTED: Final[deque[str]] = deque(maxlen=4)
+# processes that opened a GPU: this one, or one that it was forked from
+OPENED_BY: Final[set[int]] = set()
 
 
 @cache
@@ -118,14 +133,28 @@ def failed(what: str, code: int) -> DeviceError:
         return DeviceMemoryError(
             f"{said}; free arrays on the device, or compute in parts"
         )
+    if code == _NOT_INITIALIZED and OPENED_BY - {os.getpid()}:
+        said += (
+            "; the GPU was used before this process was forked, and CUDA serves no "
+            "child of a fork: start processes with 'spawn'"
+        )
     lost = code in _LOST
-    error = DeviceError(
-        f"{said}; this process can no longer compute on that GPU, start a new one"
-        if lost
-        else said
-    )
+    if lost:
+        said += "; this process can no longer compute on that GPU, start a new one"
+        if STARTED and not blocking():
+            said += (
+                f". Kernels started last: {', '.join(STARTED)}; with "
+                "CUDA_LAUNCH_BLOCKING=1 the one that fails is named"
+            )
+    error = DeviceError(said)
     error.lost = lost
     return error
+
+
+@cache
+def blocking() -> bool:
+    """Whether each start of a kernel is to wait for its end, to find one that fails."""
+    return os.environ.get("CUDA_LAUNCH_BLOCKING") == "1"
 
 
 def _said(code: int) -> str:

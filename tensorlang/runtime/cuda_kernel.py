@@ -23,6 +23,7 @@ from tensorlang.runtime import (
 )
 from tensorlang.runtime.cuda_graphs import Graphs
 from tensorlang.runtime.cuda_known import Known, KnownCalls
+from tensorlang.runtime.cuda_lifetimes import until_done
 from tensorlang.runtime.cuda_module import Module, workspace
 from tensorlang.runtime.cuda_results import current_stream
 from tensorlang.runtime.device_arrays import DeviceArray
@@ -211,6 +212,9 @@ class CudaKernel(DeviceKernel):
         self.start(block, taken[: len(sizes)], stream, again=not moved)
         cuda_transfers.take_back(copies, stream)
         self._after(call, stream)
+        owners = [a.owner for a in call.arrays if getattr(a, "kind", "") == "jax"]
+        if owners:
+            until_done(module.device, stream, owners)
         return module.report(stream) if self._checks else 0
 
     def start(
@@ -225,7 +229,7 @@ class CudaKernel(DeviceKernel):
             again: Whether a call with the same arguments may come.
         """
         place = ctypes.addressof(block)
-        if again and self._graphs.pay:
+        if again and self._graphs.pay and not cuda_driver.blocking():
             key = (bytes(block), tuple(temporaries))
 
             def start(on: int) -> None:
@@ -253,6 +257,18 @@ class CudaKernel(DeviceKernel):
             )
         if code:
             raise cuda_driver.failed(f"{self.name}: starting a launch", code)
+        cuda_driver.STARTED.append(self.name)
+        if cuda_driver.blocking():
+            self._waited(stream)
+
+    def _waited(self, stream: int) -> None:
+        """Wait for what was started, and name the kernel where it fails."""
+        try:
+            cuda_driver.call("cuStreamSynchronize", stream)
+        except DeviceError as error:
+            made = DeviceError(f"{self.name} failed: {error}")
+            made.lost = error.lost
+            raise made from None
 
     @cached_property
     def _entry(self) -> int:

@@ -219,8 +219,8 @@ class KnownCalls:
             if kind is DeviceArray:
                 if array.place.key != self._here or not array.c_contiguous:
                     return None
-                if written and not array.writeable:
-                    return None
+                if (written and not array.writeable) or array.kind == "jax":
+                    return None  # JAX's are held until the end: `cuda_lifetimes`
             elif kind is np.ndarray:
                 if written or not (array.flags.c_contiguous and array.flags.aligned):
                     return None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tensorlang.ir.dtypes import bf16
-from tensorlang.runtime import cuda_device, dlpack
+from tensorlang.runtime import cuda_device, cuda_driver, dlpack
 from tensorlang.runtime.device_arrays import DeviceArray, Shape
 
 if TYPE_CHECKING:
@@ -21,14 +21,17 @@ if TYPE_CHECKING:
 
 
 def empty(
-    place: CudaPlace, shape: Shape, dtype: np.dtype[Any], kind: str
+    place: CudaPlace, shape: Shape, dtype: np.dtype[Any], kind: str, stream: Any = None
 ) -> DeviceArray:
-    """Unwritten memory for an array of a library.
+    """Unwritten memory for an array of a library, in the order of a stream.
 
     Raises:
         DeviceMemoryError: there is no memory for it.
     """
-    return _EMPTY.get(kind, own)(place, shape, dtype)
+    made = _EMPTY.get(kind)
+    if made is not None:
+        return made(place, shape, dtype)
+    return own(place, shape, dtype, stream)
 
 
 def handed_over(array: DeviceArray) -> Any:
@@ -51,14 +54,18 @@ def stream_of(index: int) -> int:
     return found
 
 
-def own(place: CudaPlace, shape: Shape, dtype: np.dtype[Any]) -> DeviceArray:
+def own(
+    place: CudaPlace, shape: Shape, dtype: np.dtype[Any], stream: Any = None
+) -> DeviceArray:
     """Memory of our own, for libraries that take it over by a protocol.
+
+    It is had and given back in the order of a stream, the default one if None.
 
     Raises:
         DeviceMemoryError: there is no memory for it.
     """
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    memory = cuda_device.Memory(place.device, size)
+    memory = cuda_device.Memory(place.device, size, stream or cuda_driver.LEGACY)
     return place.at(memory.address, shape, dtype, owner=memory)
 
 

@@ -33,8 +33,12 @@ class Place(ABC):
     key: tuple[Any, ...]
 
     @abstractmethod
-    def empty(self, shape: Shape, dtype: np.dtype[Any], kind: str) -> DeviceArray:
+    def empty(
+        self, shape: Shape, dtype: np.dtype[Any], kind: str, stream: Any = None
+    ) -> DeviceArray:
         """Unwritten memory for an array that is handed over to a library.
+
+        It is had, used and given back in the order of a stream.
 
         Raises:
             DeviceMemoryError: there is no memory for it.
@@ -185,7 +189,7 @@ def on_host(array: Array | DeviceArray) -> Array:
 
 def empty_like(like: DeviceArray, shape: Shape, dtype: np.dtype[Any]) -> DeviceArray:
     """Unwritten memory beside an array, for its library."""
-    made = like.place.empty(shape, dtype, like.kind)
+    made = like.place.empty(shape, dtype, like.kind, like.stream)
     return replace(made, stream=like.stream)
 
 

@@ -6,6 +6,8 @@ The structs are those of DLPack's `dlpack.h`, version 0.8: `DLManagedTensor`.
 from __future__ import annotations
 
 import ctypes
+import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -145,13 +147,18 @@ class Exported:
         return (CUDA, self._array.place.key[1])
 
     def __dlpack__(self, *, stream: Any = None, **_: Any) -> Any:
-        if stream not in (None, -1):
-            _awaited(self._array, stream)
-        return capsule(self._array, self.__dlpack_device__())
+        there = stream if stream not in (None, -1) else None
+        if there is not None:
+            _in_turn(self._array, there, back=False)
+        return capsule(self._array, self.__dlpack_device__(), there)
 
 
-def _awaited(array: DeviceArray, stream: int) -> None:
-    """Have the consumer's stream wait for what fills the array."""
+def _in_turn(array: DeviceArray, stream: int, *, back: bool) -> None:
+    """Have the consumer's stream wait for what fills the array.
+
+    Or, `back`, have the array's own stream, in whose order its memory is given back,
+    wait for what the consumer's was given.
+    """
     from tensorlang.runtime import cuda_device, cuda_driver  # noqa: PLC0415 - cyclic
 
     here = array.stream or cuda_driver.LEGACY
@@ -159,8 +166,8 @@ def _awaited(array: DeviceArray, stream: int) -> None:
         device = cuda_device.device(array.place.key[1])
         with device.current():
             mark = cuda_device.Event(device)
-            mark.record(here)
-            mark.awaited_by(stream)
+            mark.record(stream if back else here)
+            mark.awaited_by(here if back else stream)
 
 
 # what capsules hold, until their consumer says that it is done
@@ -168,7 +175,10 @@ _HELD: Final[dict[int, tuple[Any, ...]]] = {}
 
 
 def _done(managed: Any) -> None:
-    _HELD.pop(ctypes.addressof(managed.contents), None)
+    held = _HELD.pop(ctypes.addressof(managed.contents), None)
+    if held is not None and held[-1] is not None and not sys.is_finalizing():
+        with suppress(Exception):  # nobody is there to be told
+            _in_turn(held[-2], held[-1], back=True)
 
 
 def _dropped(capsule: int) -> None:
@@ -188,8 +198,16 @@ _DONE: Final = _Deleter(_done)
 _DROPPED: Final = _Destructor(_dropped)
 
 
-def capsule(array: DeviceArray, device: tuple[int, int]) -> Any:
-    """A capsule over an array's memory, which lives as long as its consumer wants."""
+def capsule(
+    array: DeviceArray, device: tuple[int, int], stream: int | None = None
+) -> Any:
+    """A capsule over an array's memory, which lives as long as its consumer wants.
+
+    Args:
+        array: The array.
+        device: Its kind and number.
+        stream: On which the consumer uses it, where that is known.
+    """
     dims = (ctypes.c_int64 * max(array.ndim, 1))(*array.shape)
     is_bf16 = array.dtype == bf16.numpy
     tensor = _Tensor(
@@ -206,7 +224,7 @@ def capsule(array: DeviceArray, device: tuple[int, int]) -> Any:
     )
     managed = _Managed(tensor, None, _DONE)
     place = ctypes.addressof(managed)
-    _HELD[place] = (managed, dims, array)
+    _HELD[place] = (managed, dims, array, stream)
     make = ctypes.pythonapi.PyCapsule_New
     make.restype = ctypes.py_object
     make.argtypes = (ctypes.c_void_p, ctypes.c_char_p, _Destructor)

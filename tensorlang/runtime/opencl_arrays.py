@@ -22,7 +22,13 @@ class OpenCLPlace(Place):
         self.name = f"opencl:{context.index}" if context.index else "opencl"
         self.key = ("opencl", context.context.int_ptr, context.handle.int_ptr)
 
-    def empty(self, shape: Shape, dtype: np.dtype[Any], kind: str) -> DeviceArray:
+    def empty(
+        self,
+        shape: Shape,
+        dtype: np.dtype[Any],
+        kind: str,
+        stream: Any = None,  # noqa: ARG002 - the queue is the place's own
+    ) -> DeviceArray:
         """Unwritten memory for an array of PyOpenCL."""
         from pyopencl import array as arrays  # noqa: PLC0415 - it is loaded
 

@@ -31,6 +31,7 @@ from tensorlang.runtime import (
     cuda_device,
     cuda_driver,
     cuda_graphs,
+    cuda_lifetimes,
     cuda_module,
     host_program,
     toolchain,
@@ -40,7 +41,12 @@ from tensorlang.tuner import telemetry
 CONTEXT, OTHER_CONTEXT = 0xC0, 0xC1
 OUT_OF_MEMORY, INVALID_HANDLE, ILLEGAL_ADDRESS, LAUNCH_FAILED = 2, 400, 700, 719
 MISALIGNED = 716
-NAMES = {2: "CUDA_ERROR_OUT_OF_MEMORY", 400: "CUDA_ERROR_INVALID_HANDLE"}
+NAMES = {
+    3: "CUDA_ERROR_NOT_INITIALIZED",
+    600: "CUDA_ERROR_NOT_READY",
+    801: "CUDA_ERROR_NOT_SUPPORTED",
+}
+NAMES |= {2: "CUDA_ERROR_OUT_OF_MEMORY", 400: "CUDA_ERROR_INVALID_HANDLE"}
 NAMES |= {700: "CUDA_ERROR_ILLEGAL_ADDRESS", 716: "CUDA_ERROR_MISALIGNED_ADDRESS"}
 NAMES |= {719: "CUDA_ERROR_LAUNCH_FAILED"}
 # temporaries are written and read again, as parameters of functions are not
@@ -85,6 +91,7 @@ def install(monkeypatch, make=None) -> Driver:
     monkeypatch.setattr(cuda, "compiled", remembered)
     monkeypatch.setattr(cuda_module, "_WORKSPACES", {})
     monkeypatch.setattr(cuda_graphs, "_STREAMS", {})
+    monkeypatch.setattr(cuda_lifetimes, "_HELD", {})
     forget()
     return driver
 
@@ -101,6 +108,7 @@ def forget():
         cuda_device.device,
         cuda_arrays.place_of,
         telemetry.reader,
+        cuda_driver.blocking,
     ):
         held.cache_clear()
 
@@ -217,7 +225,25 @@ class Driver:
     def _cuFuncSetAttribute(self, function, attribute, value):
         assert (function.value in self.kernels, attribute) == (True, 8)
 
-    def _cuMemAllocAsync(self, place, size, stream):
+    def _cuMemPoolCreate(self, place, settings):
+        words = list(settings._obj)
+        assert (words[0], words[2], ctypes.sizeof(settings._obj)) == (1, 1, 88)
+        assert words[3] in (0, 1)
+        place._obj.value = self.handle()
+
+    def _cuMemPoolSetAttribute(self, pool, attribute, value):
+        assert (attribute, value._obj.value) == (4, 1 << 30)
+
+    def _cuMemGetInfo_v2(self, free, total):
+        free._obj.value, total._obj.value = 3 << 20, 64 << 20
+
+    def _cuMemAllocFromPoolAsync(self, place, size, pool, stream):
+        self._cuMemAlloc_v2(place, size)
+
+    def _cuMemFree_v2(self, address):
+        del self.memory[address]
+
+    def _cuMemAlloc_v2(self, place, size):
         self.in_context()
         held = (ctypes.c_ubyte * (size + 256))()
         address = -(-ctypes.addressof(held) // 256) * 256
@@ -282,7 +308,7 @@ class Driver:
     def _nothing(self, *_):
         return 0
 
-    _cuStreamWaitEvent = _cuEventRecord = _cuEventSynchronize = _nothing
+    _cuEventQuery = _cuStreamWaitEvent = _cuEventRecord = _cuEventSynchronize = _nothing
     _cuEventDestroy_v2 = _cuGraphDestroy = _cuGraphExecDestroy = _nothing
     _cuModuleUnload = _nothing
 

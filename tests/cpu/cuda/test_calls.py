@@ -170,7 +170,7 @@ def test_what_the_driver_refuses(driver):
     with pytest.raises(DeviceError, match="start a new one") as caught:
         kernel(x)
     assert caught.value.lost
-    driver.fail = {"cuMemAllocAsync": 2}
+    driver.fail = {"cuMemAllocFromPoolAsync": 2}
     larger = np.zeros((1 << 12, 24), np.float32)
     with pytest.raises(DeviceMemoryError, match="free arrays on the device"):
         kernel(larger) if kernel.signature.free else nn.softmax(larger, target="cuda")
