@@ -17,6 +17,7 @@ import numpy as np
 
 from tensorlang import devices, targets
 from tensorlang.codegen.simt.host import data_of, launches
+from tensorlang.codegen.simt.many import Many, many
 from tensorlang.errors import InterpreterError
 from tensorlang.ir.dtypes import DType
 from tensorlang.ir.interpreter import run
@@ -32,6 +33,7 @@ from tensorlang.runtime import (
     cuda_driver,
     cuda_graphs,
     cuda_lifetimes,
+    cuda_many,
     cuda_module,
     host_program,
     toolchain,
@@ -219,6 +221,9 @@ class Driver:
     def _cuModuleGetFunction(self, place, module, name):
         function = self.kernels[module.value]
         found = [x for x in launches(function) if x.name == name.decode()]
+        of_many = many(function)
+        if of_many is not None and of_many.name == name.decode():
+            found = [of_many]
         place._obj.value = self.handle()
         (self.kernels[place._obj.value],) = found
 
@@ -325,6 +330,8 @@ class Driver:
     def _launched(self, kernel, *rest):
         *sizes, stream, params, _ = rest
         launch = self.kernels[kernel]
+        if isinstance(launch, Many):
+            return self._each_set(launch, sizes, stream, params)
         values = []
         for arg in launch.data()["args"]:
             kind = DType(arg[2]) if arg[0] == "scalar" else DType("u64")
@@ -337,6 +344,33 @@ class Driver:
             self.capturing[1].append((launch, sizes, stream, values))
             return 0
         return self._execute(launch, sizes, stream, values)
+
+    def _each_set(self, of, sizes, stream, params):
+        """A launch for many sets: each as if it were launched alone."""
+        told = of.data()
+        table = cuda_many._table_of(of.most, len(of.buffers)).from_address(params[0])
+        shared = {
+            var.name: np.frombuffer(
+                ctypes.string_at(params[n], max(var.dtype.bits // 8, 1)),
+                var.dtype.numpy,
+            )[0]
+            for n, var in enumerate(of.scalars, 1)
+        }
+        blocks = 0
+        for at in range(table.count):
+            names = {**shared, of.length.name: np.int64(table.lengths[at])}
+            own = host_program.number(
+                told["blocks"], {of.length.name: table.lengths[at]}
+            )
+            assert table.first[at] == blocks
+            blocks += own
+            values = [np.uint64(table.addresses[n][at]) for n in range(len(of.buffers))]
+            values += [names[var.name] for var in of.launch.scalars]
+            grid = [own, 1, 1, *of.launch.block, 0]
+            if code := self._execute(of.launch, grid, stream, values):
+                return code
+        assert (sizes[0], sizes[3:6]) == (blocks, list(of.launch.block))
+        return 0
 
     def _execute(self, launch, sizes, stream, values):
         self.in_context()
