@@ -20,7 +20,7 @@ from tensorlang.ops.operator import Operator, operator
 from tensorlang.runtime import build
 from tensorlang.scheduling import Knobs, Schedule
 from tensorlang.tuner import gate as gates
-from tensorlang.tuner.gate import Gate, Wrong, relative_error
+from tensorlang.tuner.gate import Gate, Wrong, differing, relative_error
 from tensorlang.tuner.guarded import EDGES, Guarded
 from tensorlang.tuner.ragged import ragged
 from tensorlang.tuner.tolerance import reassociation
@@ -212,6 +212,14 @@ def test_guarded_arrays_have_any_shape(shape: tuple[int, ...]) -> None:
         assert held.array.shape == shape
         assert held.array.flags.c_contiguous
         assert held.intact
+
+
+def test_which_nan_it_is_is_the_devices_own() -> None:
+    expected = np.array([0xFFC00000, 0, 0x7FC00000, 5], np.uint32)
+    got = np.array([0x7FFFFFFF, 0x80000000, 5, 0x7FFFFFFF], np.uint32)
+    floats = differing(got.view(np.float32), expected.view(np.float32))
+    assert floats.tolist() == [False, True, True, True]
+    assert differing(got, expected).all()
 
 
 def test_errors_are_relative_and_infinities_equal_themselves() -> None:
