@@ -88,7 +88,7 @@ def fragment_layout(
     warp = f"(i // {rows // m} * {n} + j // {columns // n})"
     products = lanes.products
     return (
-        f"lambda {', '.join(names)}: ({warp} * {WARP} + i % 8 * 4 + j % 8 // 2, "
+        f"lambda {', '.join(names)}: ({warp} * {WARP} + i % 8 * 4 + j // 2 % 4, "
         f"i // 16 % {products[0]}, j // 16 % {products[1]}, "
         "j // 8 % 2, i // 8 % 2, j % 2)"
     )

@@ -40,6 +40,7 @@ _BLOCKS: Final = (32, 64, 128, 256)
 _DEPTHS: Final = (16, 32, 64)
 _WARPS: Final = (1, 2, 4)
 _STAGES: Final = (1, 2, 3, 4, 5)
+_USUAL_STAGES: Final = 4  # where a processor has room for two blocks with so many
 _STEP: Final = 16  # rows and columns of one instruction, and steps of k
 
 
@@ -181,6 +182,8 @@ def tile_of(
     if s.target is None or not NEEDED.issubset(s.target.features):
         raise ScheduleError("the target has no tensor cores")
     few = columns <= 64 or not long
+    stage_bytes = 16 // form.chunk * depth * (rows + columns)
+    twice = 2 * _USUAL_STAGES * stage_bytes <= s.target.shared_bytes
     again = f"_{stage.name}" if "block_rows" in knobs.values else ""  # a second product
     tile = Tile(
         knobs.choice(f"block_rows{again}", _BLOCKS, default=rows),
@@ -190,7 +193,7 @@ def tile_of(
             knobs.choice(f"warp_rows{again}", _WARPS, default=2),
             knobs.choice(f"warp_columns{again}", _WARPS, default=2 if few else 4),
         ),
-        knobs.choice(f"stages{again}", _STAGES, default=3),
+        knobs.choice(f"stages{again}", _STAGES, default=_USUAL_STAGES - (not twice)),
         knobs.flag(f"swizzle{again}", default=True),
     )
     _fits(tile, form, s)
