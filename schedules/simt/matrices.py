@@ -132,7 +132,7 @@ def as_matrices(s: Schedule, stage: Stage, sides: Sides) -> Matrices:
         ScheduleError: a step of that is not possible.
     """
     update = stage.update
-    writer = _writer(s, stage)
+    writer = writer_of(s, stage)
     result = stage.output.name
     if not writer:
         writer, result = s.cache_write(stage.name, result, "global")
@@ -180,7 +180,7 @@ def _steps(stage: Stage, sides: Sides) -> tuple[str, ...]:
     )
 
 
-def _writer(s: Schedule, stage: Stage) -> str:
+def writer_of(s: Schedule, stage: Stage) -> str:
     """The one block that reads a temporary result, element by element; or none."""
     if stage.output not in set(allocations(s.function)):
         return ""

@@ -14,7 +14,8 @@ from typing import Final
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.nodes import For, Load
 from tensorlang.ir.visit import free_vars
-from tensorlang.schedules.cutting import extent, fused
+from tensorlang.schedules.cutting import extent, fused, tried
+from tensorlang.schedules.simt.matrices import writer_of
 from tensorlang.schedules.simt.row_threads import RowThreads, along, row_knobs
 from tensorlang.schedules.stages import Stage, contiguous_loop, extent_of
 from tensorlang.scheduling import Knobs, Schedule
@@ -41,12 +42,21 @@ def along_memory(s: Schedule, knobs: Knobs, stage: Stage) -> None:
     if length is not None and length < _SHORT:
         raise ScheduleError(f"{stage.name} folds few numbers")
     how = row_knobs(knobs, length, _bits(stage), stage.name)
+    writer = writer_of(s, stage)
     row, loop = _in_order(s, stage)
-    blocks, inner = s.split(row, [None, how.rows])
+    blocks, inner = s.split(row, [None, how.rows]) if how.rows > 1 else (row, row)
+    if writer:
+        tried(s, _written_by, s, writer, stage.output.name, inner)
     along(s, loop, how)
     s.bind(blocks, "block.x")
     if how.rows > 1:
         s.bind(inner, "thread.y")
+
+
+def _written_by(s: Schedule, writer: str, result: str, at: str) -> None:
+    """What follows each result, as soon as it is complete."""
+    s.reverse_compute_at(writer, at)
+    s.store_at(result, at)
 
 
 def across_memory(s: Schedule, knobs: Knobs, stage: Stage) -> None:

@@ -35,6 +35,14 @@ def test_products_have_16_by_8_sums_and_copy_16_bytes_while_they_compute(name, a
     assert count(r"STG\.E\.128", kernel) >= 31
 
 
+@pytest.mark.parametrize(("dtype", "loads"), [("f32", 8), ("bf16", 4)])
+def test_a_batch_of_one_is_a_launch_that_reads_16_bytes_at_once(dtype, loads):
+    kernel = built("nn.dense", (1, 4096), (4096, 4096), (4096,), dtypes=dtype)
+    assert kernel.resources["launches"] == 1
+    assert kernel.resources["registers"] <= 64
+    assert count(r"LDG\.E\.128", kernel) == loads
+
+
 def two_blocks_fit(kernel):
     """Whether a processor has registers for two blocks of each launch that tiles."""
     bounds = re.findall(r"__launch_bounds__\((\d+), (\d+)\)", kernel.source)

@@ -5,6 +5,7 @@ from functools import cache
 import numpy as np
 import pytest
 
+from tensorlang.codegen.simt.host import launches
 from tensorlang.codegen.simt.lower import lower
 from tensorlang.errors import InterpreterError
 from tensorlang.ir.interpreter import run
@@ -69,6 +70,16 @@ def test_contractions_of_all_forms_and_ragged_sizes(name):
 
 def test_parts_of_the_steps_are_folded_in_their_order():
     as_compiled(find("nn.dense"), ((16, 270), (20, 270)), PARTED)
+
+
+@pytest.mark.parametrize("k", [96, 4099])
+def test_one_row_and_what_follows_it_are_one_launch(k):
+    op = find("nn.dense")
+    shapes = (1, k), (20, k), (20,)
+    as_compiled(op, shapes, {}, {"activation": "gelu"})
+    workload = op.workload(*shapes, activation="gelu", dtypes="bf16")
+    func = schedule(op, workload, GPU, "direct", Knobs()).function
+    assert len(launches(lower(func, GPU))) == 1
 
 
 def as_compiled(op, shapes, pinned, attributes=None):
