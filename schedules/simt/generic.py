@@ -13,7 +13,19 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from tensorlang.errors import ScheduleError
-from tensorlang.ir.nodes import For, Function, Let, Load, Seq, Stmt, Store
+from tensorlang.ir.nodes import (
+    Binary,
+    Compare,
+    Const,
+    For,
+    Function,
+    Let,
+    Load,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+)
 from tensorlang.ir.visit import free_vars, loops, walk
 from tensorlang.schedules.cutting import tried
 from tensorlang.schedules.generic import inline_producers, stage_named, stage_names
@@ -70,10 +82,12 @@ def elements(s: Schedule, knobs: Knobs, stage: Stage) -> None:
     names = [loop.var.name for loop in stage.loops]
     if is_elementwise(stage):
         share_out(s, names, grid_knobs(s, knobs, bits, _steps(stage)))
-    elif _lies_along(stage):
-        share_out(s, names, grid_knobs(s, knobs, bits))
+        return
+    grid = grid_knobs(s, knobs, bits)
+    if _lies_along(stage, grid.lanes):
+        share_out(s, names, grid)
     else:
-        one_each(s, names, grid_knobs(s, knobs, bits).threads)
+        one_each(s, names, grid.threads)
 
 
 def _steps(stage: Stage) -> int:
@@ -87,20 +101,47 @@ def _steps(stage: Stage) -> int:
     return 2 if 0 < len(sources) <= _FEW and named < _LONG and not few else 1
 
 
-def _lies_along(stage: Stage) -> bool:
+def _lies_along(stage: Stage, lanes: int) -> bool:
     """Whether all that goes along the innermost loop does so side by side, and wide."""
     loop = stage.loops[-1]
     axis, length = stage.axis(loop), extent_of(loop)
-    places = [n for n in walk(stage.block.body) if isinstance(n, Load | Store)]
+    stores = [n for n in walk(stage.block.body) if isinstance(n, Store)]
+    places: list[Load | Store] = [*stage.loads, *stores]
     return (
         length is not None
         and length % _WIDE == 0
-        and all(n.mask is None for n in places)
-        and all(
-            n.indices[-1] == axis or axis not in free_vars(n)
-            for n in places
-            if n.indices
-        )
+        and all(n.mask is None for n in stores)
+        and all(_is_wide(n, axis, lanes) for n in places if n.indices)
+    )
+
+
+def _is_wide(place: Load | Store, axis: Var, lanes: int) -> bool:
+    """Whether neighbours along an axis are one access, or one element."""
+    if axis not in free_vars(place):
+        return True
+    if place.mask is None and place.indices[-1] == axis:
+        return True
+    length = place.buffer.shape[-1]
+    rows = isinstance(length, Const) and int(length.value) % lanes == 0
+    match place.indices[-1]:
+        case Binary(op="add", a=a, b=Const(value=start)) if a == axis:
+            return rows and int(start) % lanes == 0 and _is_part(place, axis, lanes)
+        case index:
+            return rows and index == axis and _is_part(place, axis, lanes)
+
+
+def _is_part(place: Load | Store, axis: Var, lanes: int) -> bool:
+    """Whether a mask begins and ends where vectors do."""
+    if place.mask is None:
+        return True
+    guards = [n for n in walk(place.mask) if isinstance(n, Compare)]
+    return all(
+        n.op in {"lt", "ge"}
+        and n.a == axis
+        and isinstance(n.b, Const)
+        and int(n.b.value) % lanes == 0
+        for n in guards
+        if axis in free_vars(n)
     )
 
 

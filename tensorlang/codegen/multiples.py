@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import gcd
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from tensorlang.codegen.blocks import conjuncts
 from tensorlang.ir.nodes import Binary, Compare, Const, Expr, Ramp, Var
@@ -35,6 +35,10 @@ def _divisor(rest: Binary) -> int:
     return 1
 
 
+# the comparisons that change at a bound, and how far behind it
+CHANGES: Final = {"lt": 0, "ge": 0, "le": 1, "gt": 1}
+
+
 def multiple(index: Expr, known: Multiples) -> int:
     """A number that divides `index`; 0 where the index is 0.
 
@@ -49,6 +53,8 @@ def multiple(index: Expr, known: Multiples) -> int:
             return gcd(multiple(a, known), multiple(b, known))
         case Binary(op="mul", a=a, b=b):
             return multiple(a, known) * multiple(b, known)
+        case Binary(op="floormod", a=a, b=Const(value=divisor)):
+            return gcd(multiple(a, known), int(divisor))
         case Binary(op="shl", a=a, b=Const(value=bits)):
             return multiple(a, known) << int(bits)
         case _:
@@ -61,7 +67,12 @@ def quotient_is_uniform(ramp: Ramp, divisor: int, known: Multiples) -> bool:
     The base is a multiple of `step`, and so is the divisor: what is left of the base
     ends at least `step` below the divisor, and the last lane stays below that.
     """
-    if not isinstance(ramp.stride, Const) or ramp.stride.value < 0 or divisor <= 0:
+    return divisor > 0 and is_uniform(ramp, divisor, known)
+
+
+def is_uniform(ramp: Ramp, bound: int, known: Mapping[Var, int]) -> bool:
+    """Whether all lanes of a ramp lie below each multiple of a bound, or none does."""
+    if not isinstance(ramp.stride, Const) or ramp.stride.value < 0:
         return False
-    step = gcd(multiple(ramp.base, known), divisor)
+    step = gcd(multiple(ramp.base, known), bound)
     return step > int(ramp.stride.value) * (ramp.lanes - 1)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import singledispatchmethod
 
 from tensorlang.codegen.folding import add, is_const, make, mul, sub
-from tensorlang.codegen.multiples import quotient_is_uniform
+from tensorlang.codegen.multiples import CHANGES, is_uniform, quotient_is_uniform
 from tensorlang.ir.dtypes import i32
 from tensorlang.ir.nodes import (
     Binary,
@@ -110,6 +110,10 @@ class Lanes:
         a, b = self.over(expr.a), self.over(expr.b)
         if a.dtype.lanes == b.dtype.lanes == 1:
             return Compare(expr.op, a, b)
+        match a, b:
+            case Ramp(base=base), Const(value=last) if expr.op in CHANGES:
+                if is_uniform(a, int(last) + CHANGES[expr.op], self.multiples):
+                    return Compare(expr.op, base, b)
         return compare_lanes(expr.op, a, b, self.count)
 
     @over.register

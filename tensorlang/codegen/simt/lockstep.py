@@ -20,12 +20,13 @@ from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from math import gcd
 from typing import Any, Final
 
 from tensorlang.codegen.blocks import conjunction
 from tensorlang.codegen.copies import ASYNC, is_zero
 from tensorlang.codegen.folding import fold_node
-from tensorlang.codegen.multiples import Multiples, multiple, multiples_where
+from tensorlang.codegen.multiples import CHANGES, Multiples, multiple, multiples_where
 from tensorlang.codegen.names import Names
 from tensorlang.codegen.simt.ragged import Lanes, one_body
 from tensorlang.codegen.vectorize import rename
@@ -243,6 +244,8 @@ class _Lockstep:
 
     def let(self, stmt: Let) -> None:
         """A value for each lane, or one for all."""
+        if self.is_same(stmt.value):
+            stmt = replace(stmt, value=self.at(stmt.value, 0))
         if not self.varies(stmt.value):
             if reads(stmt.value) & (self.group.written | self.group.pending):
                 self.close()
@@ -261,6 +264,10 @@ class _Lockstep:
 
     def store(self, stmt: Store) -> None:
         """A value to memory: after the loop over lanes, where they are neighbours."""
+        branch = self.chosen(stmt)
+        if branch is not None:
+            self.run(branch)
+            return
         copies = self.copies(stmt)
         parts = self.parts(stmt.buffer, stmt.indices[0]) if stmt.indices else None
         if copies is not None:
@@ -285,6 +292,34 @@ class _Lockstep:
             for own, ramp in self.ramps(parts)
         ]
         group.after = [s for s in group.after if s not in stores] + stores
+
+    def chosen(self, stmt: Store) -> If | None:
+        """A branch, where all lanes load what they store, or none does."""
+        match stmt.value:
+            case Select(cond=cond, a=Load(mask=mask) as load, b=other) if (
+                mask == cond and not self.varies(cond) and self.has_wide(stmt)
+            ):
+                loaded = replace(stmt, value=replace(load, mask=None))
+                return If(cond, loaded, replace(stmt, value=other))
+        return None
+
+    def is_same(self, cond: Expr) -> bool:
+        """Whether lanes meet a condition all at once, for their places say so.
+
+        They begin at a multiple of their number, and the bounds are such multiples.
+        """
+        match cond:
+            case Binary(op="and", a=a, b=b):
+                return self.is_same(a) and self.is_same(b)
+            case Compare(op=op, a=a, b=Const(value=last)) if self.varies(a):
+                if op not in CHANGES or free_vars(a) & self.varying != {self.lane}:
+                    return False
+                bound = int(last) + CHANGES[op]
+                step = gcd(multiple(self.at(a, 0), self.multiples), bound)
+                return step >= self.count and all(self.neighbours(a))
+            case Compare():
+                return not self.varies(cond)
+        return False
 
     def branch(self, stmt: If) -> None:
         """All lanes together where each of them meets a condition, else in turn."""
@@ -468,7 +503,11 @@ class _Lockstep:
         """Wide copies, or of 0 in their place, where both sides go in equal parts."""
         value = stmt.value
         source = value.a if isinstance(value, Select) else value
-        if not isinstance(source, Load) or source.mask or not source.indices:
+        if (
+            not isinstance(source, Load)
+            or source.mask is not None
+            or not source.indices
+        ):
             return None
         if not stmt.indices or (_is_own(stmt.buffer) and _is_own(source.buffer)):
             return None
