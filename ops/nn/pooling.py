@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from tensorlang.workload import Workload
 
 _HERE: Final = "tensorlang.ops.nn.pooling_definitions"
+_GATHERED: Final = "tensorlang.ops.nn.gathered_pooling"
 _IMAGES: Final[dict[int, tuple[int, ...]]] = {
     1: (4096,),
     2: (112, 112),
@@ -90,6 +91,15 @@ def _woven(workload: Workload) -> bool:
     few = around <= _MOST_TAPS and math.prod(kernel) <= _MOST_TAPS
     several = given["results"][-1] > 1 and workload.shapes[1][-1] > stride[-1]
     return bool(few and several)
+
+
+def _gathered(workload: Workload) -> bool:
+    """Whether windows are a step apart, and few are around a pixel."""
+    given: dict[str, Any] = dict(workload.named)
+    kernel, stride = given["kernel"], given["stride"]
+    return (
+        bool(kernel) and max(stride) <= _MOST_WOVEN and math.prod(kernel) <= _MOST_TAPS
+    )
 
 
 def _prefers(workload: Workload) -> str:
@@ -311,6 +321,7 @@ def _max_grad(rank: int) -> TensorOperator:
 
     made = max_pool_grad
     tensor_algorithm(made, "woven", f"{_HERE}:max_pool_grad_woven", _woven)
+    tensor_algorithm(made, "gathered", f"{_GATHERED}:max_pool_grad", _gathered)
     return made
 
 
@@ -408,6 +419,7 @@ def _avg_grad(rank: int) -> TensorOperator:
         return call(made, (dy,), given, (), target, out)
 
     made = avg_pool_grad
+    tensor_algorithm(made, "gathered", f"{_GATHERED}:avg_pool_grad", _gathered)
     return made
 
 

@@ -167,9 +167,9 @@ def _tile(s: Schedule, sums: WeightSums, cut: _Cut, part: str, at: str) -> None:
     lanes = cut.columns if sums.lines else 1
     unit = lanes if sums.lines else cut.columns * column.step
     line = Line(column.dim, unit, lanes, whole=sums.lines)
-    held(s, part, sums.image.buffer.name, turn, line)
+    held(s, [part], sums.image.buffer.name, turn, line)
     line = Line(column.dim, cut.columns, lanes, whole=sums.lines)
-    held(s, part, sums.given.buffer.name, turn, line)
+    held(s, [part], sums.given.buffer.name, turn, line)
     for name in inner[1:] if turn != at else inner:
         s.unroll(name)
     written_out(s, written, at, 1)

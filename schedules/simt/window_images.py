@@ -10,6 +10,7 @@ padded[5] = select(j * 4 + 4 < 112, x[j * 4 + 4], 0.0)
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tensorlang.ir.nodes import Binary, Expr, Let, Load, Store, Var
@@ -40,12 +41,14 @@ class Line:
     whole: bool
 
 
-def held(s: Schedule, reader: str, image: str, place: str, line: Line) -> None:
+def held(
+    s: Schedule, readers: Sequence[str], image: str, place: str, line: Line
+) -> None:
     """Hold what a loop's body reads of an image in registers.
 
     Args:
         s: The schedule.
-        reader: The block that reads it.
+        readers: The blocks that read it, the first one first.
         image: The name of the image, which may be computed element by element.
         place: The loop.
         line: How its lines are cut.
@@ -57,7 +60,10 @@ def held(s: Schedule, reader: str, image: str, place: str, line: Line) -> None:
     if copy and tried(s, s.compute_at, copy, place):
         s.set_scope(image, "register")
     else:
-        copy, _ = s.cache_read(reader, image, "register", place)
+        copy, kept = s.cache_read(readers[0], image, "register", place)
+        for reader in readers[1:]:
+            _, again = s.cache_read(reader, image, "register", place)
+            s.share(kept, again)
     first, *others = _inside(s, copy, line)
     written_out(s, first, place, line.lanes)
     for part in others:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Final
@@ -144,28 +145,33 @@ def _registers(slid: Windows, sizes: dict[str, int], words: int) -> int:
 # ------------------------------------------------------------------------ threads
 
 
-def shared_out(s: Schedule, slid: Windows, tile: Tile, top: Stage) -> str:
+def shared_out(s: Schedule, top: Stage, sizes: Sequence[int], threads: int) -> str:
     """Share a stage's tiles out to blocks of threads: the innermost loop over threads.
 
     Neighbouring tiles go to neighbouring threads, by an index for each of the
     innermost loops: places are then sums of multiples.
+
+    Args:
+        s: The schedule.
+        top: The stage.
+        sizes: Results of one thread along each loop over results.
+        threads: Of a block, at most.
     """
     names = [loop.var.name for loop in top.driven("spatial")]
     folded = [loop.var.name for loop in top.driven("reduction")]
     outer, inner = [], []
-    for name, like in zip(names, slid.spatial, strict=True):
-        size = tile.sizes[like]
+    for name, size in zip(names, sizes, strict=True):
         if size > 1:
             around, part = s.split(name, [None, size])
             inner.append(part)
         outer.append(around if size > 1 else name)
     s.reorder(*outer, *inner, *folded)
-    threads = _threads(s, outer, tile.threads)
-    s.reorder(*outer, *threads, *inner, *folded)
+    bound = _threads(s, outer, threads)
+    s.reorder(*outer, *bound, *inner, *folded)
     s.bind(fused(s, outer), "block.x")
-    for name, index in zip(reversed(threads), _INDICES, strict=False):
+    for name, index in zip(reversed(bound), _INDICES, strict=False):
         s.bind(name, f"thread.{index}")
-    return threads[-1]
+    return bound[-1]
 
 
 def _threads(s: Schedule, outer: list[str], most: int) -> list[str]:

@@ -50,7 +50,7 @@ def tiles(s: Schedule, knobs: Knobs, stage: Stage) -> None:
     shown = _shown(s, stage)
     top = stage if shown is None else shown
     tile = tile_of(knobs, slid, top)
-    at = shared_out(s, slid, tile, top)
+    at = shared_out(s, top, [*tile.sizes.values()], tile.threads)
     if shown is None:
         written, _ = s.cache_write(stage.name, stage.output.name, "register", at)
     else:
@@ -117,4 +117,4 @@ def _image(s: Schedule, slid: Windows, at: str, tile: Tile) -> None:
     unit = tile.lanes if slid.lines else tile.sizes[column.loop] * column.step
     line = Line(column.dim, unit, tile.lanes, whole=slid.lines)
     place = around[-1] if around else at
-    held(s, slid.stage.name, slid.image.buffer.name, place, line)
+    held(s, [slid.stage.name], slid.image.buffer.name, place, line)

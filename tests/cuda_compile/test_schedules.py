@@ -139,6 +139,19 @@ def test_convolutions_of_bf16_copy_16_bytes_beside_tensor_cores(layout):
     assert not re.search(r"LDGSTS\.E (?!BYPASS)", kernel.asm)
 
 
+def test_gradients_of_poolings_keep_windows_in_registers():
+    way = {"kernel": 3, "stride": 2, "padding": 1}
+    shapes = (64, 64, 56, 56), (64, 64, 112, 112)
+    kernel = built("nn.max_pool2d_grad", *shapes, **way)
+    assert kernel.resources["launches"] == 1
+    assert kernel.resources["spill_bytes"] == 0
+    assert kernel.resources["stack_bytes"] == 0
+    assert kernel.resources["registers"] <= 128
+    assert count(r"STG\.E\.128", kernel) == count(r"STG", kernel) == 4
+    assert count(r"LDG", kernel) <= 7 * 4 + 3 * 2  # lines of pixels, and of dy
+    assert not count(r"ATOM|RED\.", kernel)
+
+
 def test_gradients_of_depthwise_weights_are_parts_of_threads_and_then_of_blocks():
     shape = (64, 32, 112, 112)
     given = {"padding": 1, "groups": 32, "window": (3, 3)}

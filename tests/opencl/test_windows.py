@@ -30,6 +30,18 @@ CASES = {
         {"kernel": 3, "stride": 2, "padding": 1},
         "f32",
     ),
+    "largest_grad": (
+        "nn.max_pool2d_grad",
+        ((2, 3, 6, 8), (2, 3, 12, 16)),
+        {"kernel": 3, "stride": 2, "padding": 1},
+        "f32",
+    ),
+    "weights": (
+        "nn.conv2d_grad_weight",
+        ((3, 4, 8, 8),) * 2,
+        THIN | {"window": (3, 3)},
+        "f32",
+    ),
     "mean": ("nn.avg_pool2d", ((2, 3, 9, 16),), {"kernel": 3, "stride": 2}, "f32"),
 }
 
@@ -40,6 +52,6 @@ def test_as_float64(name, gpu_like):
     op = find(id)
     workload = op.workload(*shapes, dtypes=dtype, **attributes)
     schedule = default(op, workload, gpu_like, {})[0]
-    assert "window_columns" in schedule.knobs
+    assert {"window_columns", "sum_columns", "pixel_columns"} & set(schedule.knobs)
     gate = Gate(op, workload, op.algorithms["direct"].tolerance)
     assert gate.check(build(schedule, gpu_like), gate.compiled(workload)) <= 1.0

@@ -108,6 +108,41 @@ CASES = {
     ),
     "largest": ("nn.max_pool2d", ((2, 2, 9, 16),), POOL, "f32", {}),
     "largest_last": ("nn.max_pool2d", ((1, 8, 9, 4),), POOL | LAST, "f32", {}),
+    "largest_grad": (
+        "nn.max_pool2d_grad",
+        ((2, 2, 4, 8), (2, 2, 8, 16)),
+        POOL,
+        "f32",
+        {},
+    ),
+    "largest_grad_last": (
+        "nn.max_pool2d_grad",
+        ((1, 4, 4, 4), (1, 8, 8, 4)),
+        POOL | LAST,
+        "f32",
+        {},
+    ),
+    "largest_grad_odd": (
+        "nn.max_pool2d_grad",
+        ((1, 2, 2, 3), (1, 2, 7, 9)),
+        {"kernel": 3, "stride": 3},
+        "bf16",
+        {"pixel_threads": 64},
+    ),
+    "mean_grad": (
+        "nn.avg_pool2d_grad",
+        ((2, 2, 4, 8),),
+        POOL | {"size": (8, 16), "count_include_pad": False},
+        "f32",
+        {},
+    ),
+    "mean_grad_line": (
+        "nn.avg_pool1d_grad",
+        ((2, 2, 9),),
+        {"kernel": 2, "stride": 1, "size": (10,)},
+        "f64",
+        {},
+    ),
     "largest_half": ("nn.max_pool2d", ((1, 3, 8, 16),), {"kernel": 2}, "bf16", {}),
     "mean": ("nn.avg_pool2d", ((2, 2, 9, 16),), POOL, "f32", {}),
     "mean_double": ("nn.avg_pool1d", ((2, 2, 10),), {"kernel": 2}, "f64", {}),
@@ -126,7 +161,7 @@ def test_tiles_of_windows(name):
     gate = Gate(op, workload, op.algorithms["direct"].tolerance)
     case = gate.compiled(workload)
     made = default(op, workload, GPU, knobs)[0]
-    assert {"window_columns", "sum_columns"} & set(made.knobs)
+    assert {"window_columns", "sum_columns", "pixel_columns"} & set(made.knobs)
     func = made.function
     sizes = op.sizes(workload)
     scalars = {s.name: sizes[s.name] for s in signature_of(func).scalars}

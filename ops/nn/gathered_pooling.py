@@ -1,0 +1,171 @@
+"""Gradients of poolings, each pixel's from the windows around it, however many.
+
+Windows have a fixed step. Those that a pixel asks for but do not exist are windows,
+too, of padding alone: a tile of pixels then has a tile of windows, without an end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from tensorlang.ir import as_expr, reduction, select
+from tensorlang.ir import min as least
+from tensorlang.ir import sum as total
+from tensorlang.ir.dtypes import i32
+from tensorlang.ir.nodes import binary
+from tensorlang.ops.assembling import wide
+from tensorlang.ops.nn.images import Layout, padded
+from tensorlang.ops.nn.pooling_stages import (
+    counted,
+    element_of,
+    image_extents,
+    nan_max,
+    narrowed,
+    number_of,
+    or_zero,
+    over_images,
+    window_axes,
+)
+from tensorlang.ops.nn.sliding import Steps, slides
+
+if TYPE_CHECKING:
+    from tensorlang.ir.frontend import ReduceAxis, Tensor
+    from tensorlang.ir.nodes import Expr
+
+Indices = tuple[Any, ...]
+
+
+def max_pool_grad(
+    dy: Tensor, x: Tensor, *, layout: str, results: tuple[int, ...], **how: Any
+) -> Tensor:
+    """As `pooling_definitions.max_pool_grad`, of windows at a fixed step."""
+    frame = Layout(layout)
+    steps = _steps(slides(image_extents(frame, x), results, **how))
+    framed = [_framed(s) for s in steps]
+    windows, low = [s.count for s in framed], [_before(s) for s in steps]
+    image = padded(
+        x, frame, [s.low for s in framed], [s.reached for s in framed], value=-math.inf
+    )
+    sizes = [s.kernel for s in steps]
+    taps, around = window_axes(sizes), window_axes([s.around for s in steps])
+    most = 2 * math.prod(sizes)  # more than any element's number
+
+    def seen(at: Indices) -> Expr:
+        return wide(image[element_of(frame, framed, at, taps)])
+
+    def largest(at: Indices) -> Any:
+        value = seen(at)
+        return reduction(nan_max(value.dtype), value, taps)
+
+    top = over_images(frame, x, windows, largest, "largest")
+
+    def rank(at: Indices) -> Any:
+        value, best = seen(at), top[at]
+        number = number_of(taps).cast(i32)
+        lost = best.not_equal(best)
+        found = select(lost, value.not_equal(value), value.equal(best))
+        last = select(lost, as_expr(most).cast(i32) - number, number)
+        return least(select(found, last, as_expr(2 * most).cast(i32)), taps)
+
+    ranks = over_images(frame, x, windows, rank, "ranks")
+
+    def first(at: Indices) -> Expr:
+        best, found = top[at], ranks[at]
+        empty = best.equal(as_expr(-math.inf).cast(best.dtype))  # as the padding is
+        found = select(empty, _first_pixel(framed, frame.parts(at)[2]), found)
+        lost = best.not_equal(best)  # of NaNs, the last one
+        return select(lost, as_expr(most).cast(i32) - ranks[at], found)
+
+    place = over_images(frame, x, windows, first, "place")
+    given = padded(dy, frame, low, windows, name="given")
+
+    def element(at: Indices) -> Any:
+        batch, own, pixel = frame.parts(at)
+        near, number, there = _around(steps, pixel, around)
+        where = frame.joined(batch, own, near)
+        hit = there & place[where].equal(number.cast(i32))
+        return total(or_zero(hit, wide(given[where])), around)
+
+    sums = over_images(frame, x, image_extents(frame, x), element, "dx")
+    return narrowed(sums, frame, dy.dtype)
+
+
+def avg_pool_grad(
+    dy: Tensor,
+    *,
+    layout: str,
+    size: tuple[int, ...],
+    count_include_pad: bool,
+    divisor: int | None,
+    **how: Any,
+) -> Tensor:
+    """As `pooling_definitions.avg_pool_grad`, of windows at a fixed step."""
+    frame = Layout(layout)
+    slid = slides(size, image_extents(frame, dy), **how)
+    steps = _steps(slid)
+    windows, low = [_framed(s).count for s in steps], [_before(s) for s in steps]
+    around = window_axes([s.around for s in steps])
+    given = padded(dy, frame, low, windows, name="given")
+
+    def share(at: Indices) -> Any:
+        own = frame.parts(at)[2]
+        numbers = [w - before for w, before in zip(own, low, strict=True)]
+        count = counted(slid, numbers, count_include_pad, divisor)
+        value = wide(given[at])
+        if divisor is None and any(low):  # those that are none have no pixel
+            count = binary("max", count, as_expr(1))
+        return value / count.cast(value.dtype)
+
+    shares = over_images(frame, dy, windows, share, "shares")
+
+    def element(at: Indices) -> Any:
+        batch, own, pixel = frame.parts(at)
+        near, _, there = _around(steps, pixel, around)
+        where = frame.joined(batch, own, near)
+        return total(or_zero(there, shares[where]), around)
+
+    sums = over_images(frame, dy, size, element, "dx")
+    return narrowed(sums, frame, dy.dtype)
+
+
+def _steps(slid: Sequence[Any]) -> list[Steps]:
+    return [s for s in slid if isinstance(s, Steps)]
+
+
+def _before(s: Steps) -> int:
+    """Windows before the first one that a pixel asks for."""
+    return max(s.around - 1 - s.low // s.stride, 0)
+
+
+def _framed(s: Steps) -> Steps:
+    """All windows that pixels ask for."""
+    before = _before(s)
+    last = (s.extent - 1) // s.stride + (s.stride - 1 + s.low) // s.stride
+    count = max(last + 1, s.count) + before
+    return replace(s, count=count, low=s.low + before * s.stride)
+
+
+def _first_pixel(steps: Sequence[Steps], windows: Sequence[Expr]) -> Expr:
+    """The number of a window's first element that is no padding before the image."""
+    number: Expr = as_expr(0)
+    for s, window in zip(steps, windows, strict=True):
+        missing = as_expr(s.low + s.dilation - 1) - window * s.stride
+        number = number * s.kernel + binary("max", missing // s.dilation, as_expr(0))
+    return number.cast(i32)
+
+
+def _around(
+    steps: Sequence[Steps], pixel: Sequence[Expr], around: Sequence[ReduceAxis]
+) -> tuple[list[Expr], Expr, Expr]:
+    """Windows around a pixel, its number in them, and whether they have it."""
+    windows, number, there = [], as_expr(0), as_expr(True)
+    for s, p, back in zip(steps, pixel, around, strict=True):
+        phase = p % s.stride + s.low
+        windows.append(p // s.stride + phase // s.stride + _before(s) - back.var)
+        off = phase % s.stride + back.var * s.stride
+        there = there & (off % s.dilation).equal(0) & (off // s.dilation < s.kernel)
+        number = number * s.kernel + off // s.dilation
+    return windows, number, there

@@ -1,0 +1,166 @@
+"""What poolings and their gradients are made of: windows, places, reducers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from tensorlang.ir import as_expr, reduce_axis, select
+from tensorlang.ir.dtypes import i64
+from tensorlang.ir.nodes import Const, Reducer, Select, Var, binary
+from tensorlang.ops.assembling import stored
+from tensorlang.ops.nn.images import Layout, numbers, padded, staged
+
+if TYPE_CHECKING:
+    from tensorlang.ir.dtypes import DType
+    from tensorlang.ir.frontend import ReduceAxis, Tensor
+    from tensorlang.ir.nodes import Expr
+    from tensorlang.ops.nn.sliding import Slide
+
+Indices = tuple[Any, ...]
+_TAPS: Final = ("kz", "ky", "kx")
+
+
+def window_axes(sizes: Sequence[int]) -> tuple[ReduceAxis, ...]:
+    """Axes over a window of these sizes."""
+    names = _TAPS[3 - len(sizes) :]
+    return tuple(reduce_axis(n, name) for n, name in zip(sizes, names, strict=True))
+
+
+def image_extents(frame: Layout, x: Tensor) -> tuple[int, ...]:
+    """The extents of the pixels of images."""
+    return numbers(frame.parts(x.shape)[2])
+
+
+def reached(x: Tensor, frame: Layout, slid: Sequence[Slide], value: float) -> Tensor:
+    """The images with all that the windows reach; `value` where there is no pixel."""
+    needed, low = [s.reached for s in slid], [s.low for s in slid]
+    given = image_extents(frame, x)
+    if not any(low) and all(n <= have for n, have in zip(needed, given, strict=True)):
+        return x
+    return padded(x, frame, low, needed, value=value)
+
+
+def over_images(
+    frame: Layout,
+    x: Tensor,
+    spatial: Sequence[Any],
+    body: Any,
+    name: str | tuple[str, ...],
+) -> Any:
+    """`compute` over images like `x` of another extent."""
+    n, channels, _ = frame.parts(x.shape)
+    shape = frame.joined(n, channels, tuple(spatial))
+    return staged(shape, frame.names(*("c",)[: len(channels)]), body, name)
+
+
+def narrowed(sums: Tensor, frame: Layout, dtype: DType) -> Tensor:
+    """Results in their type; themselves where that is theirs."""
+    if sums.dtype == dtype:
+        return sums
+    extents = image_extents(frame, sums)
+    shown: Tensor = over_images(
+        frame, sums, extents, lambda at: stored(sums[at], dtype), "narrow"
+    )
+    return shown
+
+
+def element_of(
+    frame: Layout, slid: Sequence[Slide], at: Indices, taps: Sequence[ReduceAxis]
+) -> Indices:
+    """Where the element of a window is."""
+    batch, own, windows = frame.parts(at)
+    places = [
+        s.place(window, tap.var)
+        for s, window, tap in zip(slid, windows, taps, strict=True)
+    ]
+    return frame.joined(batch, own, places)
+
+
+def or_zero(there: Expr, value: Expr) -> Expr:
+    """A value where there is one, else 0."""
+    return select(there, value, as_expr(0.0).cast(value.dtype))
+
+
+def number_of(taps: Sequence[ReduceAxis]) -> Expr:
+    """The number of a window's element, in the order of scanning."""
+    number: Expr = as_expr(0)
+    for axis in taps:
+        number = number * axis.extent + axis.var
+    return number
+
+
+def rank_of(
+    slid: Sequence[Slide],
+    windows: Sequence[Expr],
+    taps: Sequence[ReduceAxis],
+    dtype: DType = i64,
+) -> Expr:
+    """The number of a window's element; of padding a larger one than any pixel's.
+
+    A window of nothing but -inf then has its maximum at a pixel. Padding behind the
+    image comes after a pixel as it is.
+    """
+    number, real = number_of(taps), as_expr(True)
+    for s, window, tap in zip(slid, windows, taps, strict=True):
+        if s.low:
+            real = real & (s.place(window, tap.var) >= s.low)
+    if not any(s.low for s in slid):
+        return number.cast(dtype)
+    more = number + math.prod(s.kernel for s in slid)
+    return select(real, number.cast(dtype), more.cast(dtype))
+
+
+def digit(number: Expr, kernel: Sequence[int], at: int) -> Expr:
+    """The element's place along one dimension of the window."""
+    behind = math.prod(kernel[at + 1 :])
+    return number // behind % kernel[at]
+
+
+def windows_around(
+    slid: Sequence[Slide], pixel: Sequence[Expr], around: Sequence[ReduceAxis]
+) -> tuple[list[Expr], Expr]:
+    """Windows that start at or before a pixel, and whether there are such ones."""
+    near, there = [], as_expr(True)
+    for s, place, back in zip(slid, pixel, around, strict=True):
+        window = s.last(place) - back.var
+        there = there & (window >= 0) & (window < s.count)
+        most = binary("min", window, as_expr(s.count - 1))
+        near.append(binary("max", most, as_expr(0)))
+    return near, there
+
+
+def counted(
+    slid: Sequence[Slide], windows: Sequence[Expr], padding: bool, divisor: int | None
+) -> Expr:
+    """The number that a window's sum is divided by."""
+    if divisor is not None:
+        return as_expr(divisor)
+    count: Expr = as_expr(1)
+    for s, window in zip(slid, windows, strict=True):
+        count = count * s.pixels(window, padding=padding)
+    return count
+
+
+def nan_max(dtype: DType) -> Reducer:
+    """The largest value; NaN where there is one.
+
+    The test for NaN is on what comes in, off the way from one state to the next.
+    """
+    a, b = Var("a0", dtype), Var("b0", dtype)
+    kept = Select(b.not_equal(b), b, Select(b > a, b, a))
+    return Reducer("nan_max", (a,), (b,), (Const(-math.inf, dtype),), (kept,))
+
+
+def first_max(dtype: DType) -> Reducer:
+    """The largest value and its first place; of NaNs the last, as PyTorch scans."""
+    a = (Var("a0", dtype), Var("a1", i64))
+    b = (Var("b0", dtype), Var("b1", i64))
+    a_nan, b_nan = a[0].not_equal(a[0]), b[0].not_equal(b[0])
+    tie = a[0].equal(b[0]) & (a[1] < b[1])
+    both = a_nan & b_nan & (a[1] > b[1])
+    left = both | (~b_nan & (a_nan | (a[0] > b[0]) | tie))
+    kept = tuple(Select(left, p, q) for p, q in zip(a, b, strict=True))
+    start = (Const(-math.inf, dtype), Const(i64.limits[1], i64))
+    return Reducer("first_max", a, b, start, kept)
