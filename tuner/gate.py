@@ -268,10 +268,10 @@ def differing(got: Array, expected: Array) -> Array:
     Which NaN an operation gives is each device's own (CUDA's is 0x7fffffff, x86's has
     its sign set), so one is as good as another.
     """
-    wrong = _bits(got) != _bits(expected)
-    if got.dtype.kind in "iub":
-        return wrong
-    return wrong & ~(np.isnan(got) & np.isnan(expected))
+    wrong: Array = _bits(got) != _bits(expected)
+    if got.dtype.kind not in "iub":
+        wrong &= ~(np.isnan(got) & np.isnan(expected))
+    return wrong
 
 
 def _bits(array: Array) -> Array:
