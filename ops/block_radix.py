@@ -88,12 +88,12 @@ class Radix:
         """How many parts a row has."""
         return (self.length + (self.part - 1)) // self.part
 
-    def whole(self, read: Read, digits: int, write: Write) -> For:
+    def whole(self, read: Read, digits: Expr | int, write: Write) -> For:
         """Rows that fit a block each, by so many bytes."""
 
         def row(r: Var) -> list[Stmt]:
             held = _Held(self)
-            steps = digits * BITS // _BITS
+            steps = digits * (BITS // _BITS)
             passes = over("step", steps, "serial", lambda s: held.pass_(s * _BITS))
             end = held.each_there(
                 as_expr(0), lambda at, key, value: write(r, at, key, value)

@@ -72,7 +72,9 @@ class RowScan:
     def everywhere(self, rows: Expr) -> tuple[Stmt, tuple[Buffer, Buffer]]:
         """All rows, by what their length asks for, and the memory that it takes."""
         shape, kind = (rows, self.parts), self.types[1]
-        total, first = (Buffer(name, kind, shape) for name in ("total", "first"))
+        total, first = (
+            Buffer(name, kind, shape) for name in ("part_total", "part_first")
+        )
         several = seq(
             self._totals(rows, total),
             self._firsts(rows, total, first),

@@ -194,6 +194,7 @@ def tensor_algorithm(
     tolerance: float = 0.0,
     *,
     feature: str = "",
+    scalars: Usual = lambda _: {},
 ) -> None:
     """Another definition of an operator: `module:function` as the first.
 
@@ -204,8 +205,9 @@ def tensor_algorithm(
         serves: Which workloads it can compute.
         tolerance: The relative error it may have; 0 where it is as exact.
         feature: What a target has that it is made for.
+        scalars: Those of the operator, where it has some.
     """
-    made = _definition(define, op, lambda _: {}, None)
+    made = _definition(define, op, scalars, None)
     op.algorithms[name] = Algorithm(name, made, serves, tolerance, feature)
 
 

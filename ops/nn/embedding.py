@@ -9,7 +9,14 @@ import numpy as np
 
 from tensorlang.errors import ArgumentError, DTypeError, ShapeError
 from tensorlang.ops.indices import checked, index_type
-from tensorlang.ops.tensors import FLOATS, Plan, Shape, call, tensor_operator
+from tensorlang.ops.tensors import (
+    FLOATS,
+    Plan,
+    Shape,
+    call,
+    tensor_algorithm,
+    tensor_operator,
+)
 
 if TYPE_CHECKING:
     from tensorlang.ops.operator import Launch
@@ -67,6 +74,10 @@ def _back_names(_: Workload) -> Names:
     return ("n", None), ("n",), ("rows", None)
 
 
+def _usual(_: Workload) -> dict[str, Any]:
+    return {"skipped": np.int64(_NOBODY)}
+
+
 def _range(workload: Workload) -> dict[str, tuple[int, int]]:
     return {"ids": (0, workload.shapes[-1][0])}
 
@@ -107,7 +118,7 @@ def embedding(ids: Any, table: Any, *, target: Any = None, out: Any = None) -> L
     names=_back_names,
     shapes=((64, 512, 512), *_USUAL),
     dtypes=("f32", "i64", "f32"),
-    scalars=lambda _: {"skipped": np.int64(_NOBODY)},
+    scalars=_usual,
     scheduled_as="embedding",
     aliases=("embedding_grad",),
     ranges=_range,
@@ -141,6 +152,20 @@ def embedding_grad(
     skipped = _NOBODY if padding_idx is None else _row(padding_idx, table.shape[0])
     launch = call(embedding_grad, (dy, ids, table), {}, (skipped,), target, out)
     return checked(embedding_grad, launch, 1, table.shape[0])
+
+
+for _name, _exchange, _feature in (
+    ("sorted", "", "shuffle"),
+    ("sorted_in_memory", "_through_memory", ""),
+):
+    tensor_algorithm(
+        embedding_grad,
+        _name,
+        f"tensorlang.ops.nn.embedding_sorts:embedding_grad{_exchange}",
+        lambda _: True,
+        feature=_feature,
+        scalars=_usual,
+    )
 
 
 def _row(padding_idx: Any, rows: int) -> int:

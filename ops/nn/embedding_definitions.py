@@ -25,7 +25,7 @@ from tensorlang.ops.assembling import NARROW, stored, wide
 if TYPE_CHECKING:
     from tensorlang.ir.nodes import Expr, Stmt
 
-_FAULT = 1
+FAULT = 1
 
 
 def embedding(ids: Tensor, table: Tensor) -> Tensor:
@@ -38,8 +38,8 @@ def embedding(ids: Tensor, table: Tensor) -> Tensor:
     read = Load(table.buffer, (row, column), inside)
     body = seq(
         Let(row, ids[position].cast(i64)),
-        Let(inside, _names_row(row, rows)),
-        Evaluate(check(inside, _FAULT)),
+        Let(inside, names_row(row, rows)),
+        Evaluate(check(inside, FAULT)),
         Store(y, (position, column), select(inside, read, zero)),
     )
     nest = _nest("y", ids.shape[0], width, "spatial", body)
@@ -60,8 +60,8 @@ def embedding_grad(dy: Tensor, ids: Tensor, table: Tensor, *, skipped: Expr) -> 
     added = Load(total, place) + wide(dy[position, column])
     body = seq(
         Let(row, ids[position].cast(i64)),
-        Let(inside, _names_row(row, rows)),
-        Evaluate(check(inside, _FAULT)),
+        Let(inside, names_row(row, rows)),
+        Evaluate(check(inside, FAULT)),
         If(inside & row.not_equal(skipped), Store(total, place, added)),
     )
     nest = seq(
@@ -77,7 +77,8 @@ def embedding_grad(dy: Tensor, ids: Tensor, table: Tensor, *, skipped: Expr) -> 
     return rounded
 
 
-def _names_row(row: Expr, rows: Expr) -> Expr:
+def names_row(row: Expr, rows: Expr) -> Expr:
+    """Whether a number is one of a row."""
     return (row >= 0) & (row < rows)
 
 

@@ -33,3 +33,13 @@ def test_keys_of_64_bits_fit_too():
     kernel = built("math.argsort", ARCHS[1], "i64")
     assert kernel.resources["spill_bytes"] == 0
     assert kernel.resources["shared_bytes"] <= STATIC_SHARED
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_rows_are_added_up_by_their_own_threads(arch):
+    kernel = built("nn.embedding_grad", arch)
+    assert kernel.resources["spill_bytes"] == 0
+    assert kernel.resources["launches"] == 10
+    added = kernel.source.rpartition("// launch")[2]
+    assert "*(f32x4 *)dy_wide = *(const f32x4 *)" in added
+    assert "*(f32x4 *)(total" in added

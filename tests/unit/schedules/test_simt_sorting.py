@@ -10,6 +10,7 @@ from tensorlang.ir.visit import walk
 from tensorlang.ops import find, row_scans
 from tensorlang.ops.building import default, preferred
 from tensorlang.ops.math import device_sorts
+from tensorlang.ops.nn import embedding_sorts
 from tensorlang.ops.random import block_sort
 from tensorlang.targets import get
 
@@ -105,6 +106,27 @@ def test_rows_are_added_up_in_order(count):
         expected[row] += line
     np.testing.assert_array_equal(total, expected)
     assert threads(func) > 1
+
+
+@pytest.mark.parametrize("algorithm", ["sorted", "sorted_in_memory"])
+@pytest.mark.parametrize(("count", "rows"), [(37, 5), (150, 300)])
+def test_positions_sorted_by_rows_are_added_up_in_order(
+    count, rows, algorithm, monkeypatch
+):
+    for name, value in (("THREADS", 32), ("ITEMS", 2), ("_FEW", 40)):
+        monkeypatch.setattr(embedding_sorts, name, value)
+    monkeypatch.setattr(row_scans, "SHORT", 1)
+    op, skipped = find("nn.embedding_grad"), 3
+    workload = op.workload((count, 8), (count,), (rows, 8))
+    dy, ids = RNG.normal(size=(count, 8)).astype("f4"), RNG.integers(0, rows, count)
+    table, total = np.zeros((rows, 8), "f4"), np.full((rows, 8), np.nan, "f4")
+    arrays = (dy.reshape(-1), ids, table.reshape(-1), total.reshape(-1))
+    func = lower(op.function(workload, algorithm), GPU)
+    run(func, *arrays, skipped=skipped, n=count, rows=rows)
+    expected = np.zeros_like(total)
+    for row, line in zip(ids, dy, strict=True):
+        expected[row] += line if row != skipped else 0
+    np.testing.assert_array_equal(total, expected)
 
 
 def test_a_permutation_is_sorted_in_blocks_to_the_same_order(monkeypatch):
