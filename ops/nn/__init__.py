@@ -111,6 +111,7 @@ from tensorlang.ops.nn.softmax import (
     softmax,
     softmax_grad,
 )
+from tensorlang.ops.nn.splitting import split, stack
 from tensorlang.ops.nn.winograd_packing import (
     PackedWindows,
     conv2d_winograd,
@@ -214,6 +215,8 @@ __all__ = [
     "softmax_grad",
     "softplus",
     "softplus_grad",
+    "split",
+    "stack",
     "tanh",
     "tanh_grad",
     "transpose",

@@ -142,7 +142,7 @@ def concatenate(
     Raises:
         DTypeError, ShapeError, ArgumentError: an argument does not fit.
     """
-    given = _several("nn.concatenate", arrays)
+    given = several("nn.concatenate", arrays)
     return call(concatenate, given, {"axis": axis}, (), target, out)
 
 
@@ -177,14 +177,19 @@ def concatenate_grad(
         DTypeError, ShapeError, ArgumentError: an argument does not fit.
     """
     id = "nn.concatenate_grad"
-    given = _several(id, arrays)
+    given = several(id, arrays)
     if any(type(array) is not np.ndarray for array in (dy, *given)):
         own(dy, *given)
     asked = {"axis": axis, "parts": tuple([tuple(array.shape) for array in given])}
     return call(concatenate_grad, (dy,), asked, (), target, out)
 
 
-def _several(id: str, arrays: Any) -> tuple[Any, ...]:
+def several(id: str, arrays: Any) -> tuple[Any, ...]:
+    """The arrays of a list.
+
+    Raises:
+        ArgumentError: it is none, or empty.
+    """
     if isinstance(arrays, (list, tuple)) and arrays:
         return tuple(arrays)
     raise ArgumentError(

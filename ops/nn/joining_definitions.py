@@ -7,6 +7,7 @@ from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING, Any
 
+from tensorlang.errors import ShapeError
 from tensorlang.ir import as_expr, boolean, compute, i64, select
 from tensorlang.ir.frontend import Stage, Tensor
 from tensorlang.ir.nodes import Axis, Block, Buffer, Const, For, Load, Store, Var, seq
@@ -64,7 +65,14 @@ def concatenate(*arrays: Tensor, axis: int) -> Tensor:
 
 
 def split(dy: Tensor, *, axis: int, sizes: Sequence[int]) -> tuple[Tensor, ...]:
-    """Parts of these sizes along an axis."""
+    """Parts of these sizes along an axis.
+
+    Raises:
+        ShapeError: they do not make its extent.
+    """
+    extent = dy.shape[axis]
+    if isinstance(extent, Const) and int(extent.value) != sum(sizes):
+        raise ShapeError(f"sizes {tuple(sizes)} do not make {extent.value} places")
     made, start = [], 0
     for n, size in enumerate(sizes):
         shape = [*dy.shape]

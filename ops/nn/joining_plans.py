@@ -6,6 +6,7 @@ A dimension that nothing is added to is one with the dimension before it.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tensorlang.errors import ArgumentError, ShapeError
@@ -120,6 +121,26 @@ def joined_names(workload: Workload) -> Names:
     return (("m", None),) * len(workload.shapes)
 
 
+def stacked(
+    shapes: tuple[Shape, ...], dtypes: tuple[str, ...], asked: dict[str, Any]
+) -> Plan:
+    """Rows that follow each other, of arrays that get a dimension of their number.
+
+    Raises:
+        DTypeError, ShapeError, ArgumentError: the arrays cannot be stacked.
+    """
+    of_one_type("nn.stack", dtypes)
+    first = shapes[0]
+    for shape in shapes:
+        if shape != first:
+            raise ShapeError(f"nn.stack: shapes {first} and {shape} differ")
+    axis = axis_of("nn.stack", asked["axis"], len(first) + 1)
+    result = (*first[:axis], len(shapes), *first[axis:])
+    rows, width = math.prod(first[:axis]), math.prod(first[axis:])
+    flat: Shape = (width,) if rows == 1 else (rows, width)
+    return Plan((flat,) * len(shapes), dtypes, (result,), {"axis": len(flat) - 1})
+
+
 def parted(
     shapes: tuple[Shape, ...], dtypes: tuple[str, ...], asked: dict[str, Any]
 ) -> Plan:
@@ -132,9 +153,28 @@ def parted(
     axis = axis_of("nn.concatenate_grad", asked["axis"], len(shape))
     parts = asked.get("parts")
     sizes = asked["sizes"] if parts is None else _sizes(shape, axis, parts)
+    return _cut("nn.concatenate_grad", shape, dtypes, axis, sizes)
+
+
+def divided(
+    shapes: tuple[Shape, ...], dtypes: tuple[str, ...], asked: dict[str, Any]
+) -> Plan:
+    """The same, of an array that is split.
+
+    Raises:
+        ShapeError, ArgumentError: the sizes are not the array's.
+    """
+    (shape,) = shapes
+    axis = axis_of("nn.split", asked["axis"], len(shape))
+    return _cut("nn.split", shape, dtypes, axis, asked["sizes"])
+
+
+def _cut(
+    id: str, shape: Shape, dtypes: tuple[str, ...], axis: int, sizes: Sequence[int]
+) -> Plan:
     if sum(sizes) != shape[axis]:
         raise ShapeError(
-            f"nn.concatenate_grad: sizes {sizes} do not make {shape[axis]}, the extent "
+            f"{id}: sizes {tuple(sizes)} do not make {shape[axis]}, the extent "
             f"of axis {axis}"
         )
     results = tuple((*shape[:axis], size, *shape[axis + 1 :]) for size in sizes)

@@ -38,6 +38,27 @@ def _slice(site: Site) -> Found:
     return [(x, nn.slice_grad(site.dy, zeros(x.spec), *bounds))]
 
 
+@rule("nn.split")
+def _split(site: Site) -> Found:
+    """The parts' gradients, joined as the parts were."""
+    from tensorlang.graph.autodiff import or_zeros  # noqa: PLC0415 - it builds on this
+
+    pairs = zip(site.dys, site.node.results, strict=True)
+    parts = [or_zeros(dy, value) for dy, value in pairs]
+    return [(site.named["x"], nn.concatenate(parts, site.named["axis"]))]
+
+
+@rule("nn.stack")
+def _stack(site: Site) -> Found:
+    arrays, axis = site.named["arrays"], site.named["axis"]
+    parts = nn.split(site.dy, len(arrays), axis)
+    return [
+        (array, nn.reshape(part, array.shape))
+        for array, part in zip(arrays, parts, strict=True)
+        if isinstance(array, Value)
+    ]
+
+
 def unbroadcast(dy: Value, operand: Value) -> Any:
     """The gradient in the operand's shape."""
     if dy.shape == operand.shape:

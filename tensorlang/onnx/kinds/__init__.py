@@ -91,6 +91,8 @@ KINDS: Final[dict[str, Kind]] = {
     "nn.pad_grad": shapes.inside,
     "nn.slice": shapes.cut,
     "nn.slice_grad": shapes.put_back,
+    "nn.split": shapes.split,
+    "nn.stack": shapes.stack,
     "nn.dropout": keys.dropout,
     "nn.dropout_train": keys.dropout_train,
     "random.split": keys.split,

@@ -41,6 +41,27 @@ def concatenate(writer: Writer, node: Node) -> Any:
     return writer.emit("Concat", *names, axis=argument(node, 1, "axis", 0))
 
 
+def split(writer: Writer, node: Node) -> Any:
+    """An array in parts."""
+    x, axis = node.args[0], argument(node, 2, "axis", 0)
+    sizes = [part.shape[axis % x.ndim] for part in node.results]
+    if any(isinstance(size, Dim) for size in sizes):
+        raise GraphError(f"{node.place}: ONNX is written for parts of known sizes")
+    made = writer.emit(
+        "Split", writer.name(x), writer.whole(*sizes), results=len(sizes), axis=axis
+    )
+    return made if len(sizes) > 1 else [made]
+
+
+def stack(writer: Writer, node: Node) -> Any:
+    """Arrays along a new dimension."""
+    axis, at = argument(node, 1, "axis", 0), writer.whole
+    names = [
+        writer.emit("Unsqueeze", writer.name(each), at(axis)) for each in node.args[0]
+    ]
+    return writer.emit("Concat", *names, axis=axis)
+
+
 def embedding(writer: Writer, node: Node) -> Any:
     """Rows of a table."""
     ids, table = node.args[:2]

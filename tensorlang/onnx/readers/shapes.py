@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -135,12 +136,9 @@ def split(call: Call) -> Any:
     whole = _extent(call, x, axis)
     count = call.given.get("num_outputs", len(call.outputs))
     each = -(-whole // count)
-    sizes = [each] * count if given is None else [int(n) for n in given]
-    ends = [min(int(n), whole) for n in np.cumsum(sizes)]
-    return tuple(
-        _along(x, axis, slice(start, end))
-        for start, end in zip([0, *ends[:-1]], ends, strict=True)
-    )
+    ends = [min(each * n, whole) for n in range(count + 1)]
+    sizes = [b - a for a, b in pairwise(ends)]
+    return nn.split(x, sizes if given is None else [int(n) for n in given], axis)
 
 
 def slices(call: Call) -> Any:

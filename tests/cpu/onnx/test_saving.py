@@ -311,6 +311,23 @@ def test_slices_come_back_and_run_elsewhere(tmp_path, extent) -> None:
         np.testing.assert_array_equal(here, wanted)
 
 
+def joined(x):
+    """Parts and stacks."""
+    first, second, _ = nn.split(x, (2, 5, 1), -1)
+    return first, nn.stack([second, second * 2.0], 1), *nn.split(x, 1, 2)
+
+
+def test_parts_and_stacks_come_back_and_run_elsewhere(tmp_path) -> None:
+    made = Model(joined).compile(TensorSpec(("batch", 5, 8)), train=False)
+    made.save(tmp_path / "net.onnx")
+    x = RNG.normal(size=(3, 5, 8)).astype(np.float32)
+    found = session(tmp_path / "net.onnx").run(None, {"x0": x})
+    again = Model.load(tmp_path / "net.onnx")(x)
+    for wanted, there, here in zip(made(x), found, again, strict=True):
+        np.testing.assert_array_equal(there, wanted)
+        np.testing.assert_array_equal(here, wanted)
+
+
 def test_the_gradient_of_a_slice_is_a_pad_in_a_file(tmp_path) -> None:
     def back(x):
         return nn.slice_grad(x[:, 1:-1, 2:], x, (None, 1, 2), (None, -1))

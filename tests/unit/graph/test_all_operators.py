@@ -41,6 +41,8 @@ ARGUMENTS = {
     "cross_entropy": lambda: (given(B, 4), given(B, dtype="int64")),
     "embedding": lambda: (given(B, dtype="int64"), given(9, 3)),
     "concatenate": lambda: ([given(B, 4), given(B, 4)],),
+    "stack": lambda: ([given(B, 4), given(B, 4)], -1),
+    "split": lambda: (given(B, 4), (1, 3), 1),
     "pad": lambda: (given(B, 4), ((1, 0), (0, 2))),
     "slice": lambda: (given(B, 4), (None, 3), (None, 0), (None, -2)),
     "reshape": lambda: (given(B, 4), (-1, 2)),
