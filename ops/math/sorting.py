@@ -78,11 +78,13 @@ def _launch(  # noqa: PLR0917 - as `call`
     if at in (-1, rank - 1):
         return call(op, arrays, given, (), target, out)
     from tensorlang.ops import results  # noqa: PLC0415 - loads the runtime
-    from tensorlang.runtime.arrays import view  # noqa: PLC0415 - loads the runtime
+    from tensorlang.runtime.given_arrays import seen  # noqa: PLC0415 - the same
 
     own(*arrays)
     at = axis_of(op.id, at, rank)
-    held = [view(array, f"{op.id}: argument {n}") for n, array in enumerate(arrays)]
+    held = [seen(array, f"{op.id}: argument {n}") for n, array in enumerate(arrays)]
+    if any(type(array) is not np.ndarray for array in held):
+        return _on_device(op, arrays, at, given, target, out)
     turned = tuple(np.moveaxis(array, at, -1) for array in held)
     kind = np.dtype(np.int64) if op is argsort else held[-1].dtype
     made, shown = results.made(op.id, out, held[-1].shape, kind, arrays[-1])
@@ -90,6 +92,25 @@ def _launch(  # noqa: PLR0917 - as `call`
         op, turned, given, (), target, np.moveaxis(made, at, -1)
     )
     return kernel, arguments, shown
+
+
+def _on_device(  # noqa: PLR0917 - as `_launch`
+    op: TensorOperator,
+    arrays: tuple[Any, ...],
+    at: int,
+    given: dict[str, bool],
+    target: Any,
+    out: Any,
+) -> Launch:
+    """The launches of arrays that are turned where they lie, and turned back."""
+    from tensorlang.ops.nn.movement import transpose  # noqa: PLC0415 - only on devices
+
+    rank = len(arrays[-1].shape)
+    order = (*range(at), *range(at + 1, rank), at)
+    back = (*range(at), rank - 1, *range(at, rank - 1))
+    turned = (transpose(array, order, target=target) for array in arrays)
+    made = op(*turned, **given, target=target)
+    return call(transpose, (made,), {"axes": back}, (), target, out)
 
 
 @_operator("sort", ANY)

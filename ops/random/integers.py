@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -185,18 +186,21 @@ def _shuffled(  # noqa: PLR0917 - as permutation
     name: str, key: Any, x: Any, axis: int, target: Any, out: Any
 ) -> Launch:
     from tensorlang.ops import results  # noqa: PLC0415 - loads the runtime
-    from tensorlang.runtime.arrays import view  # noqa: PLC0415 - loads the runtime
+    from tensorlang.runtime.given_arrays import seen  # noqa: PLC0415 - the same
 
-    values = view(x, f"{name}: x")
+    values = seen(x, f"{name}: x")
     at = checked_axis(name, axis, values.shape)
     if values.dtype.itemsize not in (1, 2, 4, 8) or values.dtype.kind in "OSU":
         raise DTypeError(f"{name} shuffles numbers of 1 to 8 bytes, not {values.dtype}")
     n = values.shape[at]
     flat = (math.prod(values.shape[:at]), n, math.prod(values.shape[at + 1 :]))
     words = np.dtype(f"u{values.dtype.itemsize}")
+    target = _place(name, values, target)
     sort = _built(permutation, target, "i32", impl=key.impl)
     move = _built(gather, target, f"u{8 * words.itemsize}", "i32")
     array, shown = results.made(name, out, values.shape, values.dtype, x)
+    if type(values) is not np.ndarray:
+        return _on_device(name, key, values, array, flat, sort, move), (), shown
     source = np.array(values, order="C")  # a copy: out may be x
     moved = np.empty(values.shape, values.dtype)
     order = np.empty(n, np.int32)
@@ -208,6 +212,42 @@ def _shuffled(  # noqa: PLR0917 - as permutation
         array[...] = moved
 
     return run, (), shown
+
+
+def _place(name: str, values: Any, target: Any) -> Any:
+    """The target of a call: where the array is, unless it says."""
+    if target is not None or type(values) is np.ndarray:
+        return target
+    from tensorlang.runtime.given_arrays import target_of  # noqa: PLC0415 - runtime
+
+    return target_of(name, (values,))
+
+
+def _on_device(  # noqa: PLR0917 - of one call
+    name: str,
+    key: Any,
+    values: Any,
+    array: Any,
+    flat: tuple[int, int, int],
+    sort: Kernel,
+    move: Kernel,
+) -> Kernel:
+    """What shuffles an array where it lies: the order first, then the elements."""
+    from tensorlang.ops import results  # noqa: PLC0415 - loads the runtime
+
+    n = flat[1]
+    order, _ = results.empty(name, (n,), np.dtype(np.int32), values)
+    words = np.dtype(f"u{values.dtype.itemsize}")
+    source, moved = (
+        replace(each, dtype=words).reshape(flat) for each in (values, array)
+    )
+    taken = key.take("shuffled with")
+
+    def run() -> None:
+        sort(taken, order, _rounds(n))
+        move(source, order, moved)
+
+    return run
 
 
 def _rounds(n: int) -> int:
@@ -284,11 +324,11 @@ def categorical(
         ArgumentError, DTypeError, ShapeError: an argument is out of its domain.
     """
     from tensorlang.ops import results  # noqa: PLC0415 - loads the runtime
-    from tensorlang.runtime.arrays import view  # noqa: PLC0415 - loads the runtime
+    from tensorlang.runtime.given_arrays import seen  # noqa: PLC0415 - the same
 
     name = "random.categorical"
     _one_key(name, key, logits)
-    values = view(logits, f"{name}: logits")
+    values = seen(logits, f"{name}: logits")
     kind = element_type(name, values.dtype, FLOATS)
     at = checked_axis(name, axis, values.shape)
     rest = values.shape[:at] + values.shape[at + 1 :]
@@ -304,11 +344,13 @@ def categorical(
         raise ShapeError(f"{name} hashes fewer than 2^31 elements; draw in parts")
     rows, columns = math.prod(values.shape[:at]), math.prod(values.shape[at + 1 :])
     apart = columns != 1
+    target = _place(name, values, target)
     launch = _built(categorical, target, kind, impl=key.impl, apart=apart)
     array, shown = results.made(name, out, full, np.dtype(np.int32), logits)
     behind = (columns,) if apart else ()
     flat = values.reshape(rows, values.shape[at], *behind)
-    dense = array if array.flags.c_contiguous else np.empty(full, np.int32)
+    held = array.flags.c_contiguous or type(array) is not np.ndarray
+    dense = array if held else np.empty(full, np.int32)
     drawn = dense.reshape(samples, rows, *behind)
     arguments = (key.take("drawn from"), flat, drawn)
     if dense is array:

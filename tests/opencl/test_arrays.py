@@ -168,15 +168,36 @@ def test_operators_go_where_the_arrays_are(name, queue):
     np.testing.assert_array_equal(y.get(), expected)
 
 
-def test_what_only_the_host_does_is_told(queue):
-    x = there(queue, RNG.normal(size=(4, 5)).astype(np.float32))
-    for call in (
-        lambda: math.sort(x, axis=0),
-        lambda: random.permutation(random.key(1), x),
-        lambda: random.categorical(random.key(1), x),
-    ):
-        with pytest.raises(ArgumentError, match="on a device, where this is not"):
-            call()
+ARRANGED = {
+    "sort": lambda x, **t: math.sort(x, axis=0, **t),
+    "argsort": lambda x, **t: math.argsort(x, axis=1, descending=True, **t),
+    "sort_grad": lambda x, **t: math.sort_grad(x, x, axis=0, **t),
+    "permutation": lambda x, **t: random.permutation(random.key(1), x, **t),
+    "of an axis": lambda x, **t: random.permutation(random.key(2), x, axis=1, **t),
+    "categorical": lambda x, **t: random.categorical(random.key(1), x, **t),
+    "of columns": lambda x, **t: random.categorical(random.key(1), x, axis=0, **t),
+}
+
+
+@pytest.mark.parametrize("name", ARRANGED)
+def test_what_puts_in_order_does_so_where_the_arrays_are(name, queue):
+    x = RNG.normal(size=(7, 6, 5)).astype(np.float32)
+    given = there(queue, x)
+    y, expected = ARRANGED[name](given), ARRANGED[name](x)
+    assert type(y) is type(given)
+    assert (y.queue, y.dtype) == (queue, expected.dtype)
+    np.testing.assert_array_equal(y.get(), expected)
+    out = there(queue, np.zeros_like(expected))
+    assert ARRANGED[name](given, out=out) is out
+    np.testing.assert_array_equal(out.get(), expected)
+    np.testing.assert_array_equal(given.get(), x)
+
+
+def test_an_array_is_shuffled_in_place(queue):
+    x = RNG.normal(size=(70, 5)).astype(np.float32)
+    given = there(queue, x)
+    random.permutation(random.key(1), given, out=given)
+    np.testing.assert_array_equal(given.get(), random.permutation(random.key(1), x))
 
 
 def test_out_alone_says_where(queue):
