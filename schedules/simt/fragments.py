@@ -5,6 +5,11 @@ times 2. The lane is the 8 and the 4; the three 2s are its own sums.
 
     row    = (warp row, product, half, lane // 4)
     column = (warp column, product, half, lane % 4, 2)
+
+Where the operand of the columns lies along steps, two products may take turns in 32
+columns. Of these a lane has eight neighbours then, which it stores at once:
+
+    column = (warp column, two products, lane % 4, product, half, 2)
 """
 
 from __future__ import annotations
@@ -22,10 +27,17 @@ _BANKS: Final = 8  # parts of 16 bytes before the banks begin again
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """A tile of rows and columns, and the warps along each."""
+    """A tile of rows and columns, and the warps along each.
+
+    Attributes:
+        sizes: Rows and columns.
+        warps: Along each.
+        wide: Whether a lane has eight neighbouring columns, of two products.
+    """
 
     sizes: tuple[int, int]
     warps: tuple[int, int]
+    wide: bool = False
 
     @property
     def threads(self) -> int:
@@ -45,11 +57,16 @@ class Lanes:
 
     def split(self, side: int) -> list[int]:
         """The factors of rows (0) or columns (1), outermost first."""
+        if side and self.wide:
+            return [self.warps[1], self.products[1] // 2, 4, 2, 2, 2]
         inner = [2, 8] if side == 0 else [2, 4, 2]
         return [self.warps[side], self.products[side], *inner]
 
     def order(self, i: Sequence[str], j: Sequence[str]) -> tuple[list[str], list[str]]:
         """Of loops that were split so, those of the threads, and those of one."""
+        if self.wide:
+            threads = [i[0], j[0], i[3], j[2]]
+            return threads, [i[1], j[1], j[3], i[2], j[4], j[5]]
         return [i[0], j[0], i[3], j[3]], [i[1], j[1], i[2], j[2], j[4]]
 
     def share(
@@ -57,10 +74,12 @@ class Lanes:
     ) -> None:
         """Share out a nest over the tile: the last two loops around a block."""
         found = dict(zip(order, s.loops(block)[-2:], strict=True))
-        rows, columns = found["row"], found["column"]
-        threads, own = self.order(
-            s.split(rows, self.split(0)), s.split(columns, self.split(1))
-        )
+        i, j = s.split(found["row"], self.split(0)), found["column"]
+        if self.wide:
+            j0, j1, lane, eight = s.split(j, [*self.split(1)[:3], 8])
+            threads, own = [i[0], j0, i[3], lane], [i[1], i[2], j1, eight]
+        else:
+            threads, own = self.order(i, s.split(j, self.split(1)))
         s.reorder(*threads, *own)
         over_threads(s, threads, own[:-1])
         s.vectorize(own[-1])
@@ -87,6 +106,12 @@ def fragment_layout(
     (rows, columns), (m, n) = lanes.sizes, lanes.warps
     warp = f"(i // {rows // m} * {n} + j // {columns // n})"
     products = lanes.products
+    if lanes.wide:
+        return (
+            f"lambda {', '.join(names)}: ({warp} * {WARP} + i % 8 * 4 + j // 8 % 4, "
+            f"i // 16 % {products[0]}, j // 32 % {products[1] // 2}, j // 4 % 2, "
+            "j // 2 % 2, i // 8 % 2, j % 2)"
+        )
     return (
         f"lambda {', '.join(names)}: ({warp} * {WARP} + i % 8 * 4 + j // 2 % 4, "
         f"i // 16 % {products[0]}, j // 16 % {products[1]}, "
@@ -134,7 +159,9 @@ def columns_in_rows(length: int, chunk: int, first: int = 0) -> str:
     return f"lambda {names}: (c, (r // {chunk} ^ {column}) * {chunk} + r % {chunk})"
 
 
-def swizzled(length: int, chunk: int, *, pairs: bool = False, first: int = 0) -> str:
+def swizzled(
+    length: int, chunk: int, *, pairs: bool = False, wide: bool = False, first: int = 0
+) -> str:
     """Parts of a row, exclusive-or'd with the row's number: 8 rows fill all banks.
 
     Args:
@@ -143,11 +170,14 @@ def swizzled(length: int, chunk: int, *, pairs: bool = False, first: int = 0) ->
         first: How many indices stand before, of a batch.
         pairs: Whether a warp reads two neighbouring parts of 4 rows at once, and not
             one part of 8.
+        wide: Whether these 8 rows are two neighbours of each 8 (`Lanes.wide`).
     """
     parts = min(length // chunk, _BANKS)
     row = f"r // {_BANKS // parts} % {parts}"
     if pairs and parts == _BANKS:
         row = f"r % {parts // 2} * 2"
+    if wide:
+        row = "(r // 8 % 4 * 2 + r % 2)" if parts == _BANKS else f"r // 8 % {parts}"
     names = ", ".join((*_names(first), "r", "c"))
     return f"lambda {names}: (r, (c // {chunk} ^ {row}) * {chunk} + c % {chunk})"
 

@@ -15,14 +15,14 @@ another form than this goes the plain way (`tiles`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.nodes import Buffer, For, Load
 from tensorlang.ir.tf32 import tf32
 from tensorlang.ir.visit import free_vars, reads
-from tensorlang.schedules.cutting import extent, tried
+from tensorlang.schedules.cutting import extent, fused, tried
 from tensorlang.schedules.generic import stage_named, stage_names
 from tensorlang.schedules.simt.fragments import (
     Lanes,
@@ -55,9 +55,11 @@ class Form:
     step: int
     chunk: int
 
-    def instruction(self, ways: Sequence[str], *, swapped: bool) -> str:
+    def instruction(
+        self, ways: Sequence[str], *, swapped: bool, wide: bool = False
+    ) -> str:
         """The name of what multiplies rows and columns that lie in these ways."""
-        order = "_swapped" if swapped else ""
+        order = f"{'_wide' if wide else ''}{'_swapped' if swapped else ''}"
         return f"mma_m16n16k{self.step}_{self.kind}{''.join(ways)}{order}"
 
 
@@ -86,11 +88,12 @@ class Tile:
     warps: tuple[int, int]
     stages: int
     swizzle: bool
+    wide: bool = False
 
     @property
     def lanes(self) -> Lanes:
         """How the tile's elements are shared out among lanes."""
-        return Lanes((self.rows, self.columns), self.warps)
+        return Lanes((self.rows, self.columns), self.warps, self.wide)
 
 
 def tensor_cores(s: Schedule, knobs: Knobs, stage: Stage) -> None:
@@ -103,7 +106,21 @@ def tensor_cores(s: Schedule, knobs: Knobs, stage: Stage) -> None:
     form = FORMS[pair[0].buffer.dtype.name]
     loops = *(tile_axes(stage) or ()), *stage.driven("reduction")
     tile = tile_of(s, knobs, stage, form, [extent_of(loop) for loop in loops])
+    if _takes_turns(pair[1], tile, form):
+        name = f"wide_{stage.name}" if "wide" in knobs.values else "wide"
+        tile = replace(tile, wide=knobs.flag(name, default=not _ends_long(s, stage)))
     _schedule(s, stage, pair, tile, form)
+
+
+def _takes_turns(columns: Operand, tile: Tile, form: Form) -> bool:
+    """Whether two products may take turns in 32 columns, without a bank conflict."""
+    of_16_bits = form.chunk == 8 and tile.depth >= 4 * form.chunk
+    return (
+        of_16_bits
+        and tile.swizzle
+        and not columns.turned
+        and not (tile.lanes.products[1] % 2)
+    )
 
 
 def operands(stage: Stage) -> tuple[Operand, Operand]:
@@ -260,19 +277,25 @@ def _schedule(
     k0, k1, k2 = s.split(folded.var.name, [None, tile.depth // form.step, form.step])
     threads, own = lanes.order(i, j)
     s.reorder(i0, j0, k0, *threads, k1, *own, k2)
+    if tile.wide:  # two products that take turns are two
+        own[1:3] = [fused(s, own[1:3])]
     write, sums = s.cache_write(block, result, "shared", at=j0)
     _epilogues(s, result, write)
     init = s.decompose_reduction(block, k0)
     for operand, size in zip(pair, (tile.rows, tile.columns), strict=True):
         made = _staged(s, block, operand, copies, k0)
-        layout = _layout(operand, size if operand.turned else tile.depth, tile, form)
+        length = size if operand.turned else tile.depth
+        layout = _layout(
+            operand, length, tile, form, wide=tile.wide and operand == pair[1]
+        )
         staged_rows(s, *made, layout, threads=lanes.threads, chunk=form.chunk)
     over_threads(s, s.loops(init)[2:6], s.loops(init)[6:])
     lanes.share(s, write)
     over_threads(s, threads, [k1, *own[:2]])
     s.transform_layout(sums, fragment_layout(lanes))
     ways = [f"_{side}t" for side, o in zip("ab", pair, strict=True) if o.turned]
-    s.tensorize(own[2], form.instruction(ways, swapped=_swapped(stage)))
+    name = form.instruction(ways, swapped=_swapped(stage), wide=tile.wide)
+    s.tensorize(own[2], name)
     s.bind(i0, "block.y")
     s.bind(j0, "block.x")
     stages = min(tile.stages, extent(s, k0) or tile.stages)
@@ -322,14 +345,17 @@ def _staged(
     return made
 
 
-def _layout(operand: Operand, length: int, tile: Tile, form: Form) -> str:
+def _layout(
+    operand: Operand, length: int, tile: Tile, form: Form, *, wide: bool
+) -> str:
     """Where a staged operand lies, by the length of its rows.
 
     What is turned is read by `ldmatrix`, where numbers have 16 bits, else one by one.
     """
     if not tile.swizzle:
         return padded(length, form.chunk)
-    return swizzled(length, form.chunk, pairs=operand.turned and form.kind == "tf32")
+    pairs = operand.turned and form.kind == "tf32"
+    return swizzled(length, form.chunk, pairs=pairs, wide=wide)
 
 
 def _epilogues(s: Schedule, result: str, write: str) -> None:

@@ -8,6 +8,8 @@ of the tile from memory; in the implementation the lanes bring their operands to
     mma_m16n16k16_bf16_at       a[k, i] instead
     mma_m16n16k16_bf16_ac       a[i, k], which lies in columns: neighbours along i
     mma_m16n16k16_bf16_swapped  b[j, k] * a[i, k]
+    mma_m16n16k16_bf16_wide     of 32 columns j, four of each eight: of two such each
+                                lane has eight neighbours, 16 bytes of results
 """
 
 from __future__ import annotations
@@ -27,11 +29,13 @@ from tensorlang.scheduling.tensor_intrinsics import TensorIntrinsic
 # where the elements of a 16 by 16 result lie in lanes: two of a row side by side
 _ROW: Final = "p * 8 + lane // 4"
 _COLUMN: Final = "q * 8 + lane % 4 * 2 + e"
+_WIDE_COLUMN: Final = "lane % 4 * 8 + q * 2 + e"
 # of an operand of 16 by 16, the row and the step from which each lane loads 8 steps
 _ROWS: Final = {
     "a": ("lane % 16", "lane // 16 * 8"),
     "b": ("lane // 16 * 8 + lane % 8", "lane // 8 % 2 * 8"),
 }
+_WIDE_ROW: Final = "lane % 8 // 2 * 8 + lane // 16 * 2 + lane % 2"
 # and the same of 8 rows of one step
 _TURNED_ROWS: Final = {
     "a": ("lane // 8 % 2 * 8", "lane // 16 * 8 + lane % 8"),
@@ -41,10 +45,14 @@ _TURNED_ROWS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class _Operand:
-    """`a` or `b`: of [row, step], of [step, row] (`t`), or in columns (`c`)."""
+    """`a` or `b`: of [row, step], of [step, row] (`t`), or in columns (`c`).
+
+    Of `b` there may be 32 rows, of which every other two are multiplied (`wide`).
+    """
 
     name: str
     how: str
+    wide: bool = False
 
     def at(self, row: str, step: str) -> str:
         """The text of an element."""
@@ -54,13 +62,15 @@ class _Operand:
     def fragment(self) -> str:
         """The text of what a lane has of 16 by 16 numbers of 16 bits."""
         row, step = (_TURNED_ROWS if self.how else _ROWS)[self.name]
+        row = _WIDE_ROW if self.wide else row
         if self.how:
             return f"ldmatrix_x4_trans({self.at(f'ramp({row}, 1, 8)', step)})"
         return f"ldmatrix_x4({self.at(row, f'ramp({step}, 1, 8)')})"
 
     def shape(self, depth: int) -> str:
         """The text of its shape."""
-        return f"{depth}, 16" if self.how == "t" else f"16, {depth}"
+        rows = 32 if self.wide else 16
+        return f"{depth}, {rows}" if self.how == "t" else f"{rows}, {depth}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +90,14 @@ _FORMS: Final = {
 _WAYS: Final = tuple(
     f"{a}{b}{swapped}"
     for a in ("", "_at", "_ac")
-    for b in ("", "_bt", "_bc")
+    for b in ("", "_bt", "_bc", "_wide")
     for swapped in ("", "_swapped")
 )
 _NAMES: Final = {
     f"mma_m16n16k{form.depth}_{kind}{way}": (kind, way)
     for kind, form in _FORMS.items()
     for way in _WAYS
-    if kind != "tf32" or "c" not in way.replace("swapped", "")
+    if kind != "tf32" or not {"ac", "bc", "wide"} & set(way.split("_"))
 }
 WARP_NAMES: Final = tuple(_NAMES)
 
@@ -106,22 +116,29 @@ def warp_intrinsic(name: str) -> TensorIntrinsic:
     kind, way = _NAMES[name]
     form, parts = _FORMS[kind], way.split("_")
     pair = [
-        _Operand(side, next((p[1] for p in parts if p in (f"{side}t", f"{side}c")), ""))
+        _Operand(
+            side,
+            next((p[1] for p in parts if p in (f"{side}t", f"{side}c")), ""),
+            side == "b" and "wide" in parts,
+        )
         for side in "ab"
     ]
     a, b = pair
     given = [f"{o.name}: {form.dtype}[{o.shape(form.depth)}]" for o in pair]
-    head = f"def {name}(c: InOut[f32[16, 16]], {', '.join(given)}):"
+    head = f"def {name}(c: InOut[f32[16, {32 if b.wide else 16}]], {', '.join(given)}):"
     meaning = _meaning(head, pair[::-1] if "swapped" in parts else pair, form)
     loads = _rounded(a, b) if kind == "tf32" else _halves(a, b, form.dtype)
     call = f"mma_m16n8k{form.depth}_{kind}(wa, wb{{q}}, {{old}})"
-    how = f'{head}\n    for lane in bound(32, "thread.x"):\n{loads}{_sums(call)}'
+    sums = _sums(call, wide=b.wide)
+    how = f'{head}\n    for lane in bound(32, "thread.x"):\n{loads}{sums}'
     return TensorIntrinsic(name, parse(meaning), parse(how), ("mma", "ldmatrix"))
 
 
 def _meaning(head: str, factors: list[_Operand], form: _Form) -> str:
     """Each lane folds its 8 elements over k."""
     rows = {"a": "vi", "b": "vj"}
+    wide = any(o.wide for o in factors)
+    columns = f"32, {_WIDE_COLUMN}" if wide else f"16, {_COLUMN}"
     product = " * ".join(form.factor.format(o.at(rows[o.name], "vk")) for o in factors)
     return f"""{head}
     for lane in bound(32, "thread.x"):
@@ -132,7 +149,7 @@ def _meaning(head: str, factors: list[_Operand], form: _Form) -> str:
                         with block(
                             "mma",
                             vi=spatial(16, {_ROW}),
-                            vj=spatial(16, {_COLUMN}),
+                            vj=spatial({columns}),
                             vk=reduction({form.depth}, k),
                         ):
                             with init():
@@ -161,13 +178,13 @@ def _rounded(a: _Operand, b: _Operand) -> str:
     return text
 
 
-def _sums(call: str) -> str:
+def _sums(call: str, *, wide: bool) -> str:
     """The 8 sums of a lane, by `call`: two products of 8 columns each."""
     text = ""
     for q in range(2):
-        row, column = "lane // 4 + {}", "lane % 4 * 2 + {}"
+        row, column = "lane // 4 + {}", f"lane % 4 * {8 if wide else 2} + {{}}"
         places = [
-            f"c[{row.format(p * 8)}, {column.format(q * 8 + e)}]"
+            f"c[{row.format(p * 8)}, {column.format(q * (2 if wide else 8) + e)}]"
             for p in range(2)
             for e in range(2)
         ]

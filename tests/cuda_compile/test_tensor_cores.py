@@ -6,6 +6,8 @@ import pytest
 
 from tensorlang import targets
 from tensorlang.ops import find
+from tensorlang.ops.building import default
+from tensorlang.runtime import build
 
 DENSE = find("nn.dense")
 EPILOGUE = {"activation": "gelu", "how": "threefry2x32", "inputs": "x w b key"}
@@ -28,9 +30,22 @@ def test_products_use_tensor_cores_and_asynchronous_copies(arch, dtype):
     )
     assert "LDGSTS.E.BYPASS.128" in sass
     assert re.search(r"\bLDSM\.16\.M88\.4", sass)
+    assert len(re.findall(r"STG\.E\.128", sass)) >= 15  # of 16: eight results at once
     assert made.resources["launches"] == 1
     assert made.resources["spill_bytes"] == made.resources["stack_bytes"] == 0
     assert made.resources["registers"] <= 255
+
+
+@pytest.mark.parametrize("arch", targets.ARCHITECTURES)
+def test_tiles_of_128_by_256(arch):
+    workload = DENSE.workload((4096, 4096), (4096, 4096), dtypes="bf16")
+    target = targets.get(f"cuda:{arch}")
+    pinned = {"block_columns": 256, "warp_columns": 4}
+    made = build(default(DENSE, workload, target, pinned)[0], target)
+    assert "__launch_bounds__(256)" in made.source
+    assert made.resources["spill_bytes"] == made.resources["stack_bytes"] == 0
+    assert len(re.findall(r"\bHMMA\.16816", made.asm)) == 64
+    assert len(re.findall(r"LDSM", made.asm)) == 16
 
 
 @pytest.mark.parametrize("arch", targets.ARCHITECTURES)

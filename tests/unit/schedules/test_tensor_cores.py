@@ -98,6 +98,29 @@ def test_ragged_sizes(m, n, k):
     close(y, product(x, w))
 
 
+@pytest.mark.parametrize(
+    ("depth", "warps", "n"), [(32, 1, 64), (64, 2, 64), (32, 2, 72), (32, 2, 70)]
+)
+def test_a_lane_stores_eight_neighbours_at_once(depth, warps, n):
+    knobs = {
+        "block_rows": 32,
+        "block_columns": 64,
+        "depth": depth,
+        "warp_rows": 1,
+        "warp_columns": warps,
+        "wide": True,
+    }
+    shapes = (64, 128), (n, 128), (n,)
+    func = dense(shapes, knobs=knobs, activation="relu")
+    x, w = operands(func, 45, n, 128)
+    b = np.linspace(-1, 1, n).astype(x.dtype)
+    y, report = outcome(func, (x, w, b), 45, n)
+    close(y, np.maximum(product(x, w) + b.astype("f8"), 0))
+    assert len(report.bank_conflicts) == 2
+    assert sum(report.bank_conflicts.values()) == 0
+    assert ("*(bf16x8 *)(y + " in render(func, GPU)) == (n % 8 == 0)
+
+
 def test_warps_share_a_tile():
     knobs = {"block_rows": 128, "block_columns": 64, "warp_rows": 4, "warp_columns": 1}
     func = dense(((128, 32), (64, 32)), knobs=knobs)
