@@ -85,7 +85,7 @@ def elements(s: Schedule, knobs: Knobs, stage: Stage) -> None:
         return
     grid = grid_knobs(s, knobs, bits)
     if _lies_along(stage, grid.lanes):
-        share_out(s, names, grid)
+        share_out(s, names, grid, digits=True)
     else:
         one_each(s, names, grid.threads)
 

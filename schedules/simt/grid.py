@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Final
 
 from tensorlang.ir.nodes import Const
@@ -21,6 +22,7 @@ from tensorlang.scheduling import Knobs, Schedule
 THREADS: Final = (32, 64, 128, 256, 512)
 LANES: Final = (1, 2, 4, 8, 16)
 STEPS: Final = (1, 2, 4, 8, 16, 32)
+_FILLED: Final = 0.9  # of the threads of blocks, at least
 _ACCESS_BITS: Final = 128  # of one access by a thread
 _TOGETHER: Final = 32  # numbers that a thread does at once
 
@@ -59,13 +61,22 @@ def grid_knobs(s: Schedule, knobs: Knobs, bits: int, steps: int = 1) -> Grid:
     )
 
 
-def share_out(s: Schedule, loops: Sequence[str], grid: Grid) -> str:
+def share_out(
+    s: Schedule, loops: Sequence[str], grid: Grid, *, digits: bool = False
+) -> str:
     """Bind perfectly nested loops, as one, to blocks and threads.
+
+    Args:
+        s: The schedule.
+        loops: The loops, outermost first.
+        grid: How their elements are shared out.
+        digits: Whether an element's place depends on the single loops: a block then
+            has elements of inner ones alone, if these are enough.
 
     Returns:
         The innermost loop that is left to one thread, or the loop over threads.
     """
-    whole = fused(s, loops)
+    around, whole = _apart(s, loops, grid.elements if digits else 0)
     count = extent(s, whole)
     threads, lanes = grid.threads, grid.lanes
     if count is not None and count < grid.elements:
@@ -78,7 +89,7 @@ def share_out(s: Schedule, loops: Sequence[str], grid: Grid) -> str:
         if steps > 1 and steps * lanes <= _TOGETHER:  # all loads before the first use
             s.reorder(thread, step, lane)
             lane, lanes = s.fuse(step, lane), steps * lanes
-    s.bind(blocks, "block.x")
+    s.bind(fused(s, [*around, blocks]), "block.x")
     s.bind(thread, "thread.x")
     if lanes > 1:
         s.vectorize(lane)
@@ -92,14 +103,33 @@ def _rounded(count: int) -> int:
 
 def one_each(s: Schedule, loops: Sequence[str], threads: int) -> str:
     """Bind perfectly nested loops as one, an element to a thread: the thread's loop."""
-    whole = fused(s, loops)
+    around, whole = _apart(s, loops, threads)
     count = extent(s, whole)
     if count is not None:
         threads = min(threads, _rounded(count))
     blocks, thread = s.split(whole, [None, threads])
-    s.bind(blocks, "block.x")
+    s.bind(fused(s, [*around, blocks]), "block.x")
     s.bind(thread, "thread.x")
     return thread
+
+
+def _apart(
+    s: Schedule, loops: Sequence[str], elements: int
+) -> tuple[tuple[str, ...], str]:
+    """Loops that only blocks go along, and the others as one, in so many elements.
+
+    Of arrays of any size numbers of elements take 64 bits, where a division is dozens
+    of steps; those of a few inner loops do not. They are to fill their blocks.
+    """
+    sizes = [extent(s, loop) for loop in loops]
+    varying = elements > 0 and None in sizes
+    for cut in reversed(range(1, len(loops))) if varying else ():
+        inner = [size for size in sizes[cut:] if size is not None]
+        count = prod(inner) if len(inner) == len(loops) - cut else 0
+        filled = -(-count // elements) * elements
+        if 0 < filled * _FILLED <= count:
+            return tuple(loops[:cut]), fused(s, loops[cut:])
+    return (), fused(s, loops)
 
 
 def is_empty(s: Schedule, loop: str) -> bool:

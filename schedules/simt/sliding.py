@@ -9,7 +9,7 @@ within a window, whatever the layout and however many dimensions there are.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from tensorlang.errors import ScheduleError
@@ -87,6 +87,12 @@ class Windows:
     def count(self, loops: Sequence[str]) -> int:
         """How often loops run together; those of unknown length count once."""
         return prod(self.sizes[name] or 1 for name in loops)
+
+    def line_by_line(self) -> Windows:
+        """The same with one line of a window after the other, as channels are."""
+        *others, column = self.slides
+        lines = tuple(name for slide in others for name in slide.taps)
+        return replace(self, slides=(column,), deep=(*self.deep, *lines))
 
 
 def windows_of(stage: Stage) -> Windows:

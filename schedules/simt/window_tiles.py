@@ -17,7 +17,7 @@ _COLUMNS: Final = (1, 2, 4, 8)
 _ROWS: Final = (1, 2, 3, 4, 5, 6, 7, 8)
 _THREADS: Final = (64, 128, 256)
 _USUAL: Final = 4  # rows of a tile, and columns where channels come last
-_MOST_TAPS: Final = 64  # elements of a window that are written out
+MOST_TAPS: Final = 64  # elements of a window that are written out
 _MOST_STEPS: Final = 512  # products of a tile
 _MOST_SAME: Final = 8  # results that are made of the same pixels
 _MOST_MIXED: Final = 64  # of these, times channels that are mixed: else a product
@@ -33,13 +33,15 @@ class Tile:
 
     Attributes:
         sizes: Results along each loop.
-        lanes: Neighbours of one access.
+        lanes: Neighbours that are stored at once.
+        loads: Neighbours that are loaded at once.
         depth: Channels whose pixels are held at once.
         threads: Of a block, at most.
     """
 
     sizes: dict[str, int]
     lanes: int
+    loads: int
     depth: int
     threads: int
 
@@ -58,9 +60,11 @@ def tile_of(knobs: Knobs, slid: Windows, top: Stage) -> Tile:
     mixed = slid.count(slid.same) * slid.count(slid.deep)
     known = all(slid.sizes[name] is not None for name in slid.same)
     small = slid.count(slid.same) <= _MOST_SAME and mixed <= _MOST_MIXED
-    if not (known and small and slid.taps <= _MOST_TAPS):
+    if not (known and small and slid.taps <= MOST_TAPS):
         raise ScheduleError(f"{slid.stage.name} has large windows, or mixes channels")
     column, *others = (slide.loop for slide in reversed(slid.slides))
+    if slid.lines and slid.sizes[column] == 1:
+        raise ScheduleError(f"{slid.stage.name} folds whole lines, one a result")
     again = f"_{slid.stage.name}" if "window_rows" in knobs.values else ""
     sizes = dict.fromkeys(slid.spatial, 1)
     sizes |= {name: slid.sizes[name] or 1 for name in slid.same}
@@ -80,7 +84,7 @@ def tile_of(knobs: Knobs, slid: Windows, top: Stage) -> Tile:
     threads = knobs.choice(f"window_threads{again}", _THREADS, default=256)
     if _registers(slid, sizes, depth * _words(top)) > 2 * _WORDS:
         raise ScheduleError(f"{slid.stage.name}: tiles of {sizes} fit no registers")
-    return Tile(sizes, lanes, depth, threads)
+    return Tile(sizes, lanes, _loads(slid, sizes, lanes), depth, threads)
 
 
 def _within(size: int, length: int | None) -> int:
@@ -111,6 +115,16 @@ def _lanes(slid: Windows, sizes: dict[str, int], top: Stage) -> int:
         return min(sizes[last], wide)
     word = max(_WORD_BITS // _bits(slid, top), 1)
     return word if (slid.sizes[last] or 1) % word == 0 else 1
+
+
+def _loads(slid: Windows, sizes: dict[str, int], lanes: int) -> int:
+    """Neighbours that are loaded at once: of what windows go on by, if along lines."""
+    if not slid.lines:
+        return lanes
+    column = slid.slides[-1]
+    on = sizes[column.loop] * column.step
+    wide = max(_ACCESS_BITS // slid.image.buffer.dtype.bits, 1)
+    return max(n for n in (1, 2, 4, 8) if n <= wide and on % n == 0)
 
 
 def _depth(slid: Windows, sizes: dict[str, int], top: Stage) -> int:

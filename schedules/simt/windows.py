@@ -16,6 +16,8 @@ are loops of their own, so that a place takes no division but the block's.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.nodes import Block, Load
 from tensorlang.ir.visit import allocations, blocks, walk
@@ -24,7 +26,7 @@ from tensorlang.schedules.generic import stage_named, stage_names
 from tensorlang.schedules.simt.sliding import Windows, windows_of
 from tensorlang.schedules.simt.window_gradients import weight_gradients
 from tensorlang.schedules.simt.window_images import Line, held, under, written_out
-from tensorlang.schedules.simt.window_tiles import Tile, shared_out, tile_of
+from tensorlang.schedules.simt.window_tiles import MOST_TAPS, Tile, shared_out, tile_of
 from tensorlang.schedules.stages import INJECTIVE, Stage, extent_of, is_cheap, kind_of
 from tensorlang.scheduling import Knobs, Schedule
 
@@ -46,6 +48,8 @@ def tiles(s: Schedule, knobs: Knobs, stage: Stage) -> None:
         ScheduleError: it is none, or its parts cannot be computed in one place.
     """
     slid = windows_of(stage)
+    if slid.taps > MOST_TAPS:
+        slid = slid.line_by_line()
     _inline_others(s, slid)
     shown = _shown(s, stage)
     top = stage if shown is None else shown
@@ -57,8 +61,14 @@ def tiles(s: Schedule, knobs: Knobs, stage: Stage) -> None:
         written = shown.name
         s.compute_at(stage.name, at)
         s.set_scope(stage.output.name, "register")
-    _fold(s, slid, at)
-    _image(s, slid, at, tile)
+    now = _renamed(s, stage)
+    deep = [now[name] for name in slid.deep]
+    held_at_once = {now[name] for name in slid.deep_in_memory if tile.depth > 1}
+    _fold(s, stage.name, at, deep)
+    around = [name for name in deep if name not in held_at_once]
+    _image(s, slid, around[-1] if around else at, tile)
+    for name in held_at_once:
+        s.unroll(name)
     written_out(s, written, at, tile.lanes if tile.sizes[slid.spatial[-1]] > 1 else 1)
 
 
@@ -96,25 +106,24 @@ def _reads(block: Block, stage: Stage) -> bool:
     return any(load.buffer == stage.output for load in loads)
 
 
-def _fold(s: Schedule, slid: Windows, at: str) -> None:
+def _renamed(s: Schedule, stage: Stage) -> dict[str, str]:
+    """The loops of a stage's reduction by their names of before: it may have moved."""
+    folded = [loop.var.name for loop in stage.driven("reduction")]
+    return dict(zip(folded, s.loops(stage.name)[-len(folded) :], strict=True))
+
+
+def _fold(s: Schedule, block: str, at: str, deep: Sequence[str]) -> None:
     """What does not slide goes around the tile; the tile is written out."""
-    own = under(s, slid.stage.name, at)
-    rest = [name for name in own if name not in slid.deep]
-    if len(rest) < len(own):
-        s.reorder(*(name for name in own if name in slid.deep), *rest)
+    rest = [name for name in under(s, block, at) if name not in deep]
+    if deep:
+        s.reorder(*deep, *rest)
     for name in rest:
         s.unroll(name)
 
 
-def _image(s: Schedule, slid: Windows, at: str, tile: Tile) -> None:
+def _image(s: Schedule, slid: Windows, place: str, tile: Tile) -> None:
     """The pixels that a tile reaches over, in registers: of all channels or of one."""
-    deep, column = [*slid.deep], slid.slides[-1]
-    if tile.depth > 1:
-        deep = [name for name in deep if name not in slid.deep_in_memory]
-        for name in slid.deep_in_memory:
-            s.unroll(name)
-    around = [name for name in s.loops(slid.stage.name) if name in deep]
-    unit = tile.lanes if slid.lines else tile.sizes[column.loop] * column.step
-    line = Line(column.dim, unit, tile.lanes, whole=slid.lines)
-    place = around[-1] if around else at
+    column = slid.slides[-1]
+    unit = tile.loads if slid.lines else tile.sizes[column.loop] * column.step
+    line = Line(column.dim, unit, tile.loads, whole=slid.lines)
     held(s, [slid.stage.name], slid.image.buffer.name, place, line)

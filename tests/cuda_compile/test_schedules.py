@@ -139,6 +139,21 @@ def test_convolutions_of_bf16_copy_16_bytes_beside_tensor_cores(layout):
     assert not re.search(r"LDGSTS\.E (?!BYPASS)", kernel.asm)
 
 
+def test_large_windows_are_read_line_by_line():
+    shape = (64, 64, 112, 112)
+    kernel = built("nn.adaptive_avg_pool2d", shape, results=(7, 7))
+    assert kernel.resources["launches"] == 1
+    assert kernel.resources["spill_bytes"] == 0
+    assert kernel.resources["registers"] <= 64
+    assert count(r"LDG\.E\.128", kernel) == count(r"LDG", kernel) > 0
+
+
+def test_numbers_of_elements_are_divided_in_32_bits():
+    kernel = built("nn.pad")  # of any number of images
+    assert "i64 at" not in kernel.source.replace("(i64)at", "")
+    assert len(re.findall(r"^\s+/\*[0-9a-f]+\*/", kernel.asm, re.MULTILINE)) <= 64
+
+
 def test_gradients_of_poolings_keep_windows_in_registers():
     way = {"kernel": 3, "stride": 2, "padding": 1}
     shapes = (64, 64, 56, 56), (64, 64, 112, 112)
@@ -159,7 +174,7 @@ def test_gradients_of_depthwise_weights_are_parts_of_threads_and_then_of_blocks(
     assert kernel.resources["launches"] == 2
     assert kernel.resources["spill_bytes"] == 0
     assert kernel.resources["registers"] <= 64
-    assert count(r"LDG\.E\.128", kernel) == 6 + 4  # lines of pixels, and of dy
+    assert count(r"LDG\.E\.128", kernel) == 6 + 4 + 2  # lines of pixels, of dy, and parts
     assert count(r"\bFFMA", kernel) == 16 * 9
     assert count(r"\bSHFL\.BFLY", kernel) == 5
 

@@ -17,6 +17,7 @@ GPU = get("cuda:sm_90a")
 LAST = {"layout": "NHWC"}
 THIN = {"padding": 1, "groups": 4}
 NEAR = {"f64": 1e-12, "f32": 1e-5, "f16": 2**-9, "bf16": 2**-7}
+BLOCKS = {"kernel": 10, "stride": 10}
 SUMS = {"padding": 1, "groups": 4, "window": (3, 3)}
 POOL = {"kernel": 3, "stride": 2, "padding": 1}
 # operator, shapes, attributes, type, knobs
@@ -54,6 +55,15 @@ CASES = {
     "last_half": ("nn.conv2d", ((1, 5, 6, 4), (4, 1, 3, 3)), THIN | LAST, "f16", {}),
     "grouped": ("nn.conv2d", ((1, 8, 4, 8), (8, 2, 3, 3)), THIN, "f32", {}),
     "grouped_last": ("nn.conv2d", ((1, 4, 8, 8), (8, 2, 3, 3)), THIN | LAST, "f32", {}),
+    "grouped_bias": (
+        "nn.conv2d",
+        ((1, 8, 4, 8), (8, 2, 3, 3), (8,)),
+        THIN | {"activation": "relu"},
+        "f32",
+        {},
+    ),
+    "large": ("nn.avg_pool2d", ((3, 1, 20, 30),), BLOCKS, "f32", {}),
+    "large_last": ("nn.max_pool2d", ((1, 10, 20, 4),), BLOCKS | LAST, "f32", {}),
     "line": ("nn.conv1d", ((2, 4, 20), (4, 1, 3)), THIN, "f32", {}),
     "volume": ("nn.conv3d", ((1, 4, 3, 4, 8), (4, 1, 3, 3, 3)), THIN, "f32", {}),
     "gradient": (
@@ -171,6 +181,14 @@ def test_tiles_of_windows(name):
         got, wide = np.asarray(arrays[number], "f8"), np.asarray(expected, "f8")
         rtol = NEAR[CASES[name][3]]
         np.testing.assert_allclose(got, wide, rtol=rtol, atol=rtol * np.abs(wide).max())
+
+
+def test_whole_lines_are_folded_by_threads_together():
+    op = find("nn.global_avg_pool")
+    lines = default(op, op.workload((8, 64, 7, 7), layout="NCHW"), GPU, {})[0].knobs
+    assert "threads_a_row" in lines
+    last = op.workload((8, 7, 7, 64), layout="NHWC")
+    assert "window_threads" in default(op, last, GPU, {})[0].knobs
 
 
 def test_what_is_one_place_has_one_remainder():
