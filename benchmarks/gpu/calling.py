@@ -1,11 +1,11 @@
-"""What a call costs the host: arrays so small that the device has next to no work."""
+"""What a call costs the host: next to no work, and arrays that lie in host memory."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from benchmarks.gpu import triton_peers
-from benchmarks.gpu.works import Call, Sides, Stage, Work, checks
+from benchmarks.gpu.works import MIB, Call, Sides, Stage, Work, checks
 
 _SMALL = 1024
 
@@ -33,4 +33,35 @@ def _small(stage: Stage) -> Sides:
     return Sides(calls, checks(stage, right, 1e-6, **seen))
 
 
-WORKS = (Work("a call of 1024 elements", _small, queued=True),)
+def _host(stage: Stage) -> Sides:
+    """There and back for each call, out of memory that nothing has pinned."""
+    from tensorlang.ops import nn
+
+    torch = stage.torch
+    x = torch.randn(_large(stage))
+    given, out = x.numpy(), torch.empty_like(x)
+
+    def theirs() -> Any:
+        return torch.nn.functional.gelu(x.to(stage.device)).cpu()
+
+    def ours() -> Any:
+        return nn.gelu(given, out=out.numpy(), target=stage.target)
+
+    right = lambda: torch.nn.functional.gelu(x.double())  # noqa: E731 - for one use
+    found = checks(stage, right, 1e-6, tensorlang=(ours, out), torch=(theirs, None))
+    return Sides({"tensorlang": [ours], "torch": [theirs]}, found)
+
+
+def _large(stage: Stage) -> int:
+    return 16 * MIB // stage.scale
+
+
+WORKS = (
+    Work("a call of 1024 elements", _small, queued=True),
+    Work(
+        "gelu f32 of host arrays",
+        _host,
+        moved=lambda stage: 8 * _large(stage),
+        queued=True,
+    ),
+)

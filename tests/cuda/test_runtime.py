@@ -63,7 +63,7 @@ def test_a_check_reports_its_fault_once():
 
 def test_no_memory():
     with pytest.raises(DeviceMemoryError, match="free arrays on the device"):
-        cuda_device.Memory(cuda_device.device(0), 1 << 50)
+        cuda_device.Memory(cuda_device.device(0), 1 << 42)
 
 
 def test_shared_memory_beyond_48_kib_is_asked_for():
