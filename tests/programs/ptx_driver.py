@@ -12,7 +12,7 @@ import ctypes
 import numpy as np
 from tensorlang_test_programs import fake_cuda, ptx_machine
 
-from tensorlang.runtime import toolchain
+from tensorlang.runtime import cuda_many, toolchain
 
 ptx_of, versions = toolchain.ptx_of, toolchain.versions
 
@@ -47,7 +47,20 @@ class Driver(fake_cuda.Driver):
         program = self.modules[module.value][name.decode()]
         self.programs[id(launch)] = (launch, program)
 
+    def _each_set(self, of, sizes, stream, params):
+        """A launch for many sets, as it is: its table is an argument."""
+        table = cuda_many._table_of(of.most, len(of.buffers))
+        given = [ctypes.string_at(params[0], ctypes.sizeof(table))]
+        given += [
+            ctypes.string_at(params[n], max(var.dtype.bits // 8, 1))
+            for n, var in enumerate(of.scalars, 1)
+        ]
+        return self._run(of, sizes, stream, given)
+
     def _execute(self, launch, sizes, stream, values):
+        return self._run(launch, sizes, stream, [value.tobytes() for value in values])
+
+    def _run(self, launch, sizes, stream, params):
         self.in_context()
         self.launched.append((launch.name, tuple(sizes[:3]), tuple(sizes[3:6]), stream))
         memory = ptx_machine.GlobalMemory()
@@ -55,7 +68,6 @@ class Driver(fake_cuda.Driver):
             raw = (ctypes.c_ubyte * size).from_address(address)
             memory.add(address, np.frombuffer(raw, np.uint8))
         _, program = self.programs[id(launch)]
-        params = [value.tobytes() for value in values]
         grid, block, shared = tuple(sizes[:3]), tuple(sizes[3:6]), sizes[6]
         self.issued += ptx_machine.launch(
             program, memory, grid, block, params, shared=shared

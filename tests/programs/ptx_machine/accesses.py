@@ -10,13 +10,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .batch import LOCAL_WINDOW, SHARED_WINDOW, Batch, Lanes, Step
+from .batch import LOCAL_WINDOW, SHARED_WINDOW, Batch, Lanes, Read, Step
 from .block_memory import OwnedMemory
 from .faults import Fault
 from .forms import split
 from .memory import GlobalMemory
 from .operands import Names, address, reader, writer
-from .program import Address, Instruction, Vector
+from .program import Address, Instruction, Register, Vector
 from .types import Type
 
 _SPACES = ("global", "shared", "shared@cta", "local", "const", "param")
@@ -91,6 +91,8 @@ def _load_param(ins: Instruction, kind: Type, writes: list, names: Names) -> Ste
     place = ins.operands[1]
     if not isinstance(place, Address):
         raise Fault(f"{ins.text} is not known")
+    if isinstance(place.base, Register):
+        return _gather_params(address(place, names), kind, writes)
     start = names.offsets[place.base.name] + place.offset
 
     def step(s: Batch, ix: Lanes) -> None:
@@ -100,6 +102,22 @@ def _load_param(ins: Instruction, kind: Type, writes: list, names: Names) -> Ste
             if len(raw) != kind.bytes:
                 raise Fault(f"no parameter is at byte {first}")
             write(s, ix, raw.view(kind.numpy))
+
+    return step
+
+
+def _gather_params(where: Read, kind: Type, writes: list) -> Step:
+    """From the parameter whose place each lane computed from another's."""
+
+    def step(s: Batch, ix: Lanes) -> None:
+        for number, write in enumerate(writes):
+            first = where(s, ix).astype(np.int64) + number * kind.bytes
+            if (first % kind.bytes).any():
+                raise Fault(f"a parameter's place is no multiple of {kind.bytes}")
+            if (first < 0).any() or (first + kind.bytes > len(s.params)).any():
+                raise Fault(f"no parameter is at byte {first.max()}")
+            raw = s.params[first[:, None] + np.arange(kind.bytes)]
+            write(s, ix, raw.view(kind.numpy)[:, 0])
 
     return step
 

@@ -37,6 +37,9 @@ def reader(operand: object, kind: Type, names: Names) -> Read:
     if isinstance(operand, Symbol) and operand.name in names.addresses:
         place = np.array([names.addresses[operand.name]], np.uint64).astype(kind.word)
         return lambda _s, _ix: place.view(kind.numpy)
+    if isinstance(operand, Symbol) and operand.name in names.offsets:
+        start = np.array([names.offsets[operand.name]], np.uint64).astype(kind.word)
+        return lambda _s, _ix: start.view(kind.numpy)
     if isinstance(operand, Vector):
         return _packed(operand, kind, names)
     raise Fault(f"operand {operand} is not known")
