@@ -20,6 +20,7 @@ class Call:
     Attributes:
         kind: Its operator's name in ONNX.
         inputs: Symbolic values; arrays where they are constants; None where left out.
+        names: What the inputs are called.
         outputs: The names of what it gives.
         given: Its attributes.
         place: How a message calls it.
@@ -32,7 +33,8 @@ class Call:
     def __init__(self, program: Program, node: Any, around: Mapping[str, Any]) -> None:
         self.program, self.kind = program, str(node.op_type)
         self.around = around
-        self.inputs = [around[name] for name in node.input]
+        self.names = tuple(node.input)
+        self.inputs = [around[name] for name in self.names]
         self.outputs = tuple(node.output)
         helper = library().helper
         self.given: dict[str, Any] = {}

@@ -3,7 +3,8 @@
 Weights become weights of the network, called as in the file. A state of training that
 our own files have (the generator's key, running moments) becomes a reference. Dropout
 of a stranger's file gets its keys by splitting: one key is held, whose second half
-draws a mask, and whose first is held from there on.
+draws a mask, and whose first is held from there on. The moments of its batch norms that
+are in training become references, too.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class Program:
         arrays: Weights, constants and first states, by name.
         weights: The names of those that are weights.
         states: The names of inputs that training carries on, with their references.
+        moments: The running moments of a stranger's batch norms, with theirs.
         note: What our writer said beside; empty of a stranger.
         key: The key that the next dropout splits.
     """
@@ -63,6 +65,8 @@ class Program:
         told = self.note.get("weights")
         self.weights = set(told if told is not None else _floats(self.arrays))
         self.states = self._states(self.note.get("states", {}))
+        self.moments = {} if self.note else self._moments()
+        self.weights -= self.moments.keys()
         self.inputs = [v for v in model.graph.input if v.name not in self.arrays]
         self.specs = tuple(map(_spec, self.inputs))
         self.key: Any = None
@@ -87,6 +91,17 @@ class Program:
             for name, spec in told.items()
         }
 
+    def _moments(self) -> dict[str, graph.Ref]:
+        """The arrays that batch norms in training keep their moments in."""
+        return {
+            name: graph.ref(self.arrays[name], name)
+            for node in self.model.graph.node
+            if node.op_type == "BatchNormalization"
+            and any(a.name == "training_mode" and a.i for a in node.attribute)
+            for name in node.input[3:5]
+            if name in self.arrays
+        }
+
     def __call__(self, *inputs: Any) -> Any:
         """Write it into the program that is being written.
 
@@ -103,6 +118,7 @@ class Program:
         for name, array in self.arrays.items():
             values[name] = self._weight(name) if name in self.weights else array
         values.update((v.name, x) for v, x in zip(self.inputs, inputs, strict=True))
+        values.update({name: graph.read(ref) for name, ref in self.moments.items()})
         values.update(self._opened())
         for node in self.model.graph.node:
             self._node(node, values)

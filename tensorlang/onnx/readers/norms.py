@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tensorlang import graph
 from tensorlang.graph.network import training
 from tensorlang.onnx.calls import Call
 from tensorlang.onnx.readers.plain import meant
@@ -20,11 +21,26 @@ def layer_norm(call: Call) -> Any:
 
 
 def batch_norm(call: Call) -> Any:
-    """A batch norm in use."""
+    """A batch norm: by its running moments in use, and by the batch's in training."""
     x, w, b, mean, var = call.inputs
-    if call.given.get("training_mode"):
-        raise call.refuse("we have its use alone; export the model in use")
-    return nn.batch_norm(x, mean, var, w, b, eps=meant(call.given.get("epsilon", 1e-5)))
+    eps = meant(call.given.get("epsilon", 1e-5))
+    if call.given.get("training_mode") and training():
+        return _trained(call, eps)
+    return nn.batch_norm(x, mean, var, w, b, eps=eps), mean, var
+
+
+def _trained(call: Call, eps: float) -> Any:
+    """By the moments of the batch; the running ones go on as PyTorch's do."""
+    x, w, b, mean, var = call.inputs
+    places = [call.program.moments.get(name) for name in call.names[3:]]
+    kept = meant(call.given.get("momentum", 0.9))
+    given = {"momentum": meant(1 - kept), "eps": eps}
+    y, *after = nn.batch_norm_train(x, mean, var, w, b, **given)
+    for place, value in zip(places, after, strict=True):
+        if place is None:
+            raise call.refuse("its running moments are to be arrays of the file")
+        graph.write(place, value)
+    return (y, *after)
 
 
 def dropout(call: Call) -> Any:

@@ -237,3 +237,63 @@ def test_states_of_an_open_batch_and_masks_of_attention(tmp_path, dynamo) -> Non
     for rows in (5, 2):
         wanted = made(x[:rows]).numpy()
         np.testing.assert_allclose(model(x[:rows].numpy()), wanted, 1e-4, 1e-6)
+
+
+def test_a_strangers_batch_norms_train_as_they_did(tmp_path) -> None:
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(
+        torch.nn.Linear(4, 8),
+        torch.nn.BatchNorm1d(8, momentum=0.2, eps=1e-3),
+        torch.nn.Tanh(),
+        torch.nn.Linear(8, 2),
+        torch.nn.BatchNorm1d(2),
+    )
+    path = str(tmp_path / "net.onnx")
+    torch.onnx.export(
+        net.train(),
+        (torch.randn(5, 4),),
+        path,
+        dynamo=False,
+        training=torch.onnx.TrainingMode.TRAINING,
+        do_constant_folding=False,
+        input_names=["x"],
+        dynamic_axes={"x": {0: "batch"}},
+    )
+    started = {name: v.clone() for name, v in net.state_dict().items()}
+    model = Model.load(path, train=True, loss="mse", optimizer=SGD(lr=0.1))
+    x = RNG.normal(size=(32, 4)).astype(np.float32)
+    t = RNG.normal(size=(32, 2)).astype(np.float32)
+    net.load_state_dict(started)
+    steps = torch.optim.SGD(net.parameters(), lr=0.1)
+    for _ in range(3):
+        loss = torch.nn.functional.mse_loss(
+            net(torch.from_numpy(x)), torch.from_numpy(t)
+        )
+        steps.zero_grad()
+        loss.backward()
+        steps.step()
+        np.testing.assert_allclose(model.train_one_batch(x, t), loss.item(), rtol=1e-4)
+    for name in ("1.running_mean", "1.running_var", "4.running_mean"):
+        theirs = net.state_dict()[name].numpy()
+        np.testing.assert_allclose(model.network.states[name], theirs, rtol=1e-4)
+        assert name not in model.get_params()
+    wanted = net.eval()(torch.from_numpy(x)).detach().numpy()
+    np.testing.assert_allclose(model(x), wanted, rtol=1e-4, atol=1e-5)
+    model.save(tmp_path / "own.onnx")
+    again = Model.load(tmp_path / "own.onnx", train=True, optimizer=SGD(lr=0.1))
+    np.testing.assert_array_equal(again(x), model(x))
+    assert again.train_one_batch(x, t) == model.train_one_batch(x, t)
+
+
+def test_moments_that_are_computed_are_refused(tmp_path) -> None:
+    path = written(
+        tmp_path,
+        """m (float[N, 3] x, float[3] m) => (float[N, 3] y)
+        <float[3] w = {1, 1, 1}, float[3] b = {0, 0, 0}> {
+          v = Abs(m)
+          y = BatchNormalization<training_mode = 1>(x, w, b, m, v)
+        }""",
+    )
+    with pytest.raises(GraphError, match=r"moments are to be arrays of the file"):
+        Model.load(path, train=True)
