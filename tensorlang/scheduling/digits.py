@@ -15,7 +15,7 @@ is found goes back into all equations, until nothing new follows; and where `x /
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import gcd
@@ -52,10 +52,9 @@ def fixed(
     Returns:
         The loops that must agree; None where the indices can never be equal.
     """
+    single = [(a, b) for a, b in pairs if a.dtype.lanes == b.dtype.lanes == 1]
     forms = [
-        (spread(a, extents), spread(b, extents))
-        for a, b in pairs
-        if a.dtype.lanes == b.dtype.lanes == 1
+        (spread(a, extents), spread(b, extents)) for a, b in (*single, *_joined(single))
     ]
     parts = _parts((form for pair in forms for form in pair), extents)
     cuts = _cuts([*(form for pair in forms for form in pair), *parts.values()], extents)
@@ -70,6 +69,23 @@ def fixed(
         equations += [_equation(form, form, cuts, extents, spans) for form in whole]
         parts |= _parts(whole, extents)  # x // a is found from x // a // b
     return None
+
+
+def _joined(pairs: Sequence[tuple[Expr, Expr]]) -> Iterator[tuple[Expr, Expr]]:
+    """What is equal because its quotients and its remainders are: `x // c`, `x % c`."""
+
+    def divided(op: str) -> dict[tuple[Expr, Expr], tuple[Expr, Expr]]:
+        return {
+            (a.b, a.a): (a.a, b.a)
+            for a, b in pairs
+            if isinstance(a, Binary) and isinstance(b, Binary)
+            if a.op == b.op == op and isinstance(a.b, Const) and a.b == b.b
+        }
+
+    quotients, remainders = divided("floordiv"), divided("floormod")
+    for key, pair in quotients.items():
+        if remainders.get(key) == pair:
+            yield pair
 
 
 def _parts(forms: Iterable[Linear], extents: Extents) -> dict[Binary, Linear]:

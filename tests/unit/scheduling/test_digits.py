@@ -57,6 +57,15 @@ def test_loops_that_indices_fix(indices, extents, agreeing):
     assert _agreeing(indices, **extents) == agreeing
 
 
+def test_quotients_and_remainders_together_are_what_is_divided():
+    one, other = F * 8 + A, F * 8 + B
+    extents = {F: None, A: 8, B: 8}
+    pairs = [(one // 64, other // 64), (one % 64, other % 64)]
+    assert fixed(pairs, extents) == {F}
+    assert fixed(pairs[:1], extents) == frozenset()
+    assert fixed([pairs[0], (one % 32, other % 32)], extents) == frozenset()
+
+
 @pytest.mark.parametrize("extent", [1, 2, 5, 8])
 def test_what_is_fixed_is_true_by_counting(extent):
     shapes = [
