@@ -31,6 +31,7 @@ from tensorlang.schedules.cutting import tried
 from tensorlang.schedules.generic import inline_producers, stage_named, stage_names
 from tensorlang.schedules.simt.channels_last import channels_last
 from tensorlang.schedules.simt.grid import grid_knobs, is_empty, one_each, share_out
+from tensorlang.schedules.simt.long_rows import long_rows
 from tensorlang.schedules.simt.reductions import across_memory, along_memory, whole
 from tensorlang.schedules.simt.tensor_contractions import tensor_contractions
 from tensorlang.schedules.simt.tensor_cores import tensor_cores
@@ -160,7 +161,7 @@ def results(s: Schedule, knobs: Knobs, stage: Stage) -> None:
 
 
 _WAYS: Final[dict[str, tuple[_Way, ...]]] = {
-    INJECTIVE: (turned, elements),
+    INJECTIVE: (turned, long_rows, elements),
     REDUCTION: (whole, along_memory, across_memory, results),
     CONTRACTION: (
         tensor_cores,

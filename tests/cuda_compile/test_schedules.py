@@ -88,6 +88,13 @@ def test_elements_are_loaded_together_before_the_first_is_used(name, loads, stor
     assert not re.search(r"\b(FADD|FMUL|FFMA|STG|BRA)\b", between)
 
 
+@pytest.mark.parametrize("name", ["math.sum_grad", "math.mean_grad", "nn.transpose"])
+def test_blocks_of_rows_of_any_length_are_found_by_plain_division(name):
+    kernel = built(name)
+    assert "floordiv_" not in kernel.source
+    assert count(r"STG\.E\.128", kernel) == (name != "nn.transpose")
+
+
 @pytest.mark.parametrize("name", ["random.bits", "nn.dropout"])
 def test_a_ragged_end_has_no_hashes_of_its_own(name):
     kernel = built(name)

@@ -166,10 +166,13 @@ class Facts:
 
     def _division(self, expr: Binary) -> str:
         divisor = expr.b.value if isinstance(expr.b, Const) else 0
-        if divisor <= 0:
+        least, _ = self.interval(expr.b)
+        if least is None or least <= 0:
             return "call"
         if expr.dtype.kind == "uint" or self.at_least_zero(expr.a):
             return "infix"
+        if divisor <= 0:
+            return "call"
         if int(divisor) & (int(divisor) - 1) == 0:
             return "shift" if expr.op == "floordiv" else "mask"
         return "call"

@@ -22,6 +22,7 @@ from tensorlang.codegen.hopper import printing as hopper
 from tensorlang.codegen.simt.host import Launch, is_private, launches
 from tensorlang.codegen.simt.indices import size_bounds
 from tensorlang.codegen.simt.many import many
+from tensorlang.codegen.simt.nonempty import where_running
 from tensorlang.errors import CodegenError
 from tensorlang.ir.collectives import is_collective
 from tensorlang.ir.dtypes import DType
@@ -155,7 +156,8 @@ class Printer:
 
     def kernel(self, launch: Launch) -> str:
         """The text of one launch's kernel."""
-        self.facts = forms.Facts(launch.nest, self.bounds)
+        bounds = where_running(launch.grid, self.bounds)
+        self.facts = forms.Facts(launch.nest, bounds)
         self.launch = launch
         self.tiles = vectors.tiles(launch) if self.has_vectors else {}
         self.wide = vectors.wide(launch)

@@ -288,8 +288,10 @@ class _Lockstep:
         group = self.group
         group.held[at] = target
         stores: list[Stmt] = [
-            replace(stmt, indices=(ramp,), value=Load(target, (own,)))
-            for own, ramp in self.ramps(parts)
+            replace(
+                stmt, indices=(to,), value=Load(target, (own,)), hints=_hints(stmt, to)
+            )
+            for own, to in self.ramps(parts)
         ]
         group.after = [s for s in group.after if s not in stores] + stores
 
@@ -559,6 +561,12 @@ def _direct(stmts: Sequence[Stmt]) -> list[Stmt]:
         else:
             made.append(stmt)
     return made
+
+
+def _hints(stmt: Store, to: Ramp) -> tuple[str, ...]:
+    """Those of a store, and what a compiler may not see by itself."""
+    seen = multiple(to.base, {}) % to.lanes == 0
+    return stmt.hints if seen else tuple(dict.fromkeys((*stmt.hints, "aligned")))
 
 
 def _in_runs(steps: Sequence[bool], width: int) -> bool:

@@ -1,0 +1,51 @@
+"""What a launch tells of sizes by running at all: its grid has at least one block.
+
+    grid (m * ((n + 511) // 512), 1, 1)   ->   m >= 1, n >= 1
+
+A divisor that is at least 1 needs no look at what division by 0 or -1 would be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from tensorlang.ir.intervals import Interval, meet
+from tensorlang.ir.nodes import Binary, Cast, Const, Expr, Var
+
+
+def where_running(
+    grid: Iterable[Expr], bounds: Mapping[Var, Interval]
+) -> dict[Var, Interval]:
+    """Between what sizes lie in a launch.
+
+    Args:
+        grid: Its blocks along each index.
+        bounds: Between what they lie anywhere; none is negative.
+    """
+    found = dict(bounds)
+    for extent in grid:
+        for var, least in _at_least(extent, 1):
+            if var in found:
+                found[var] = meet(found[var], (least, None))
+    return found
+
+
+def _at_least(extent: Expr, least: int) -> Iterator[tuple[Var, int]]:
+    """What sizes are at least, where an extent of them is at least a number from 1."""
+    match extent:
+        case Var():
+            yield extent, least
+        case Cast(a=a):
+            yield from _at_least(a, least)
+        case Binary(op="mul", a=a, b=b):  # neither is 0
+            yield from _at_least(a, 1)
+            yield from _at_least(b, 1)
+        case Binary(op="min", a=a, b=b):
+            yield from _at_least(a, least)
+            yield from _at_least(b, least)
+        case Binary(op="floordiv", a=a, b=Const(value=by)) if by > 0:
+            yield from _at_least(a, least * int(by))
+        case Binary(op="shr", a=a, b=Const(value=bits)):
+            yield from _at_least(a, least << int(bits))
+        case Binary(op="add", a=a, b=Const(value=more)) if least > more:
+            yield from _at_least(a, least - int(more))
