@@ -1,4 +1,4 @@
-"""Elements of rows of unknown length on threads: vectors of long ones, short ones too."""
+"""Elements of rows of unknown length on threads: vectors of long ones, and short ones."""
 
 from dataclasses import replace
 
