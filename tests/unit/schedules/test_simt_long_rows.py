@@ -1,4 +1,4 @@
-"""Elements of rows of unknown length on threads: vectors of long ones, and short ones."""
+"""Rows of unknown length on threads: vectors of long ones, elements of short ones."""
 
 from dataclasses import replace
 
