@@ -40,6 +40,7 @@ _BLOCKS: Final = (32, 64, 128, 256)
 _DEPTHS: Final = (16, 32, 64)
 _WARPS: Final = (1, 2, 4)
 _STAGES: Final = (1, 2, 3, 4, 5)
+_BUSY: Final = 128  # blocks that keep a device busy
 _USUAL_STAGES: Final = 4  # where a processor has room for two blocks with so many
 _STEP: Final = 16  # rows and columns of one instruction, and steps of k
 
@@ -105,7 +106,8 @@ def tensor_cores(s: Schedule, knobs: Knobs, stage: Stage) -> None:
     pair = operands(stage)
     form = FORMS[pair[0].buffer.dtype.name]
     loops = *(tile_axes(stage) or ()), *stage.driven("reduction")
-    tile = tile_of(s, knobs, stage, form, [extent_of(loop) for loop in loops])
+    sizes = [extent_of(loop) for loop in loops]
+    tile = tile_of(s, knobs, stage, form, sizes, most=_enough(sizes))
     if _takes_turns(pair[1], tile, form):
         name = f"wide_{stage.name}" if "wide" in knobs.values else "wide"
         tile = replace(tile, wide=knobs.flag(name, default=not _ends_long(s, stage)))
@@ -178,6 +180,8 @@ def tile_of(
     stage: Stage,
     form: Form,
     sizes: Sequence[int | None],
+    *,
+    most: Sequence[int] = (_BLOCKS[2], _BLOCKS[2]),
 ) -> Tile:
     """The knobs; by default as large as sizes that are known can use.
 
@@ -189,11 +193,15 @@ def tile_of(
         stage: The product.
         form: Of what numbers.
         sizes: Rows, columns and steps; None where it is not known.
+        most: Rows and columns of a block by default, at most.
 
     Raises:
         ScheduleError: no block can have such a tile.
     """
-    rows, columns = (_largest(size, _BLOCKS[:3]) for size in sizes[:2])
+    rows, columns = (
+        _largest(size, tuple(n for n in _BLOCKS if n <= limit))
+        for size, limit in zip(sizes[:2], most, strict=True)
+    )
     depth = _largest(sizes[2], _DEPTHS[: form.chunk // 4])  # 64 bytes of a row
     long = _ends_long(s, stage)
     if s.target is None or not NEEDED.issubset(s.target.features):
@@ -215,6 +223,17 @@ def tile_of(
     )
     _fits(tile, form, s)
     return tile
+
+
+def _enough(sizes: Sequence[int | None]) -> tuple[int, int]:
+    """The largest block: smaller where rows and columns are few, so are the blocks."""
+    rows, columns = sizes[:2]
+    most = _BLOCKS[2]
+    if rows is None or columns is None:
+        return most, most
+    found = [(most, most), (most, most // 2), (most // 2, most // 2)]
+    enough = (x for x in found if rows * columns >= _BUSY * x[0] * x[1])
+    return next(enough, found[-1])
 
 
 def _largest(extent: int | None, sizes: tuple[int, ...]) -> int:

@@ -15,6 +15,7 @@ many and the tiles few, parts of the steps go to blocks of their own.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Final
 
 from tensorlang.errors import ScheduleError
@@ -36,7 +37,7 @@ _PARTS: Final = (0, 256, 512, 1024, 2048, 4096)  # steps of a part; 0 is all
 _SIDES: Final = (8, 16)  # threads of the usual block along rows and columns
 _FEW: Final = 12  # rows or columns that waste too much of a tile
 _SHORT: Final = 8  # steps that are not worth staging
-_TILES: Final = 264  # that keep a device busy
+_TILES: Final = 264  # that keep a device busy: two for each of its processors
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,9 @@ def _tile(knobs: Knobs, name: str, sides: Sides, *, ahead: bool) -> Tile:
     if steps is not None and steps < _SHORT:
         raise ScheduleError(f"{steps} steps are not worth a tile")
     own = [_own(size, side) for size, side in zip((rows, columns), _SIDES, strict=True)]
+    part = _part(sides, own)
+    if not part:
+        own = _enough(sides, own)
     again = f"_{name}" if "rows" in knobs.values else ""  # has sizes of its own
     return Tile(
         RegisterTile(
@@ -83,7 +87,7 @@ def _tile(knobs: Knobs, name: str, sides: Sides, *, ahead: bool) -> Tile:
             knobs.choice(f"warps{again}", _WARPS, default=2),
         ),
         knobs.choice(f"depth{again}", _DEPTHS, default=16),
-        knobs.choice(f"part{again}", _PARTS, default=_part(sides, own)),
+        knobs.choice(f"part{again}", _PARTS, default=part),
         knobs.choice(f"stages{again}", _STAGES, default=3 if ahead else 1),
     )
 
@@ -93,14 +97,32 @@ def _own(size: int | None, side: int) -> int:
     return (64 if size is not None and size <= 64 else 128) // side
 
 
+def _enough(sides: Sides, own: list[int]) -> list[int]:
+    """Columns, and then rows, of a block halved to 64 where there are few blocks."""
+    batches = sides.extent("batch")
+    for place in (1, 0):
+        count = _blocks(sides, own)
+        half = max(own[place] // 2, 64 // _SIDES[place])
+        if count is not None and batches and count * batches * 2 < _TILES:
+            own = [*own[:place], half, *own[place + 1 :]]
+    return own
+
+
+def _blocks(sides: Sides, own: list[int]) -> int | None:
+    """How many tiles there are, where that is known."""
+    sizes = [sides.extent(group) for group in ("row", "column")]
+    known = [size for size in sizes if size is not None]
+    tile = [side * sums for side, sums in zip(_SIDES, own, strict=True)]
+    if len(known) < len(sizes):
+        return None
+    return prod(-(-size // one) for size, one in zip(known, tile, strict=True))
+
+
 def _part(sides: Sides, own: list[int]) -> int:
     """The steps of a part, where tiles alone are too few: 0 where they are enough."""
-    count = 1
-    for group, sums, side in zip(("row", "column"), own, _SIDES, strict=True):
-        size = sides.extent(group)
-        if size is None:
-            return 0
-        count *= -(-size // (side * sums))
+    count = _blocks(sides, own)
+    if count is None:
+        return 0
     steps, batches = sides.extent("step"), sides.extent("batch")
     if batches is None or count * batches * 2 > _TILES:
         return 0

@@ -108,6 +108,18 @@ def test_steps_in_parts_are_launches_of_their_own():
     assert "block.z" in {loop.thread for loop in blocks}
 
 
+@pytest.mark.parametrize(("size", "columns"), [(1024, 4), (2048, 8)])
+def test_few_results_have_smaller_tiles(size, columns):
+    op = find("nn.dense_grad")
+    workload = op.workload((64, size), (64, size), (size, size))
+    made = schedule(op, workload, GPU, "direct", Knobs())
+    assert (made.knobs["columns"], made.knobs["columns_dw"]) == (8, columns)
+    narrow = op.workload((64, size), (64, size), (size, size), dtypes="bf16")
+    knobs = schedule(op, narrow, GPU, "direct", Knobs()).knobs
+    assert knobs["block_columns"] == 128
+    assert knobs["block_columns_dw_sum"] == 16 * columns
+
+
 def test_channels_that_come_last_are_read_side_by_side():
     op = find("nn.conv2d")
     workload = op.workload((8, 58, 58, 64), (64, 64, 3, 3), layout="NHWC")
