@@ -333,10 +333,8 @@ class Driver:
         if isinstance(launch, Many):
             return self._each_set(launch, sizes, stream, params)
         values = []
-        for arg in launch.data()["args"]:
-            kind = DType(arg[2]) if arg[0] == "scalar" else DType("u64")
-            raw = ctypes.string_at(params[len(values)], max(kind.bits // 8, 1))
-            values.append(np.frombuffer(raw, kind.numpy)[0])
+        for arg, place in zip(launch.data()["args"], params, strict=False):
+            values.append(_passed(arg, place))
         if "cuLaunchKernel" in self.fail:
             return self.fail["cuLaunchKernel"]
         if self.capturing is not None:
@@ -420,6 +418,15 @@ class Driver:
 
     def in_context(self):
         assert self.current == CONTEXT, "no context is current"
+
+
+def _passed(arg, place):
+    """What the driver reads for an argument of a kernel."""
+    if arg[0] == "tensor_map":
+        return np.frombuffer(ctypes.string_at(place, 128), np.uint8)
+    kind = DType(arg[2]) if arg[0] == "scalar" else DType("u64")
+    raw = ctypes.string_at(place, max(kind.bits // 8, 1))
+    return np.frombuffer(raw, kind.numpy)[0]
 
 
 def wide_moves(launch):

@@ -11,9 +11,19 @@ import ctypes
 
 import numpy as np
 from tensorlang_test_programs import fake_cuda, ptx_machine
+from tensorlang_test_programs.ptx_machine.objects import tensor_map
 
 from tensorlang.runtime import cuda_many, toolchain
 
+ENCODE = ctypes.CFUNCTYPE(
+    ctypes.c_int32,
+    ctypes.c_void_p,
+    *(ctypes.c_int32, ctypes.c_int32),
+    ctypes.c_uint64,
+    *(ctypes.POINTER(ctypes.c_uint64),) * 2,
+    *(ctypes.POINTER(ctypes.c_uint32),) * 2,
+    *(ctypes.c_int32,) * 4,
+)
 ptx_of, versions = toolchain.ptx_of, toolchain.versions
 
 
@@ -23,6 +33,15 @@ def install(monkeypatch) -> Driver:
     monkeypatch.setattr(toolchain, "ptx_of", ptx_of)
     monkeypatch.setattr(toolchain, "versions", lambda: f"{versions()} and a machine")
     return driver
+
+
+def _encode(place, kind, _rank, start, *rest):
+    """`cuTensorMapEncodeTiled` of a matrix: the machine's own 128 bytes."""
+    dims, pitches, box, _, _, swizzle, _, _ = rest
+    sizes = [dims[0], dims[1], pitches[0]]
+    made = tensor_map(kind, start, sizes, [box[0], box[1]], swizzle)
+    ctypes.memmove(place, made, len(made))
+    return 0
 
 
 class Driver(fake_cuda.Driver):
@@ -36,6 +55,7 @@ class Driver(fake_cuda.Driver):
     def __init__(self):
         super().__init__()
         self.programs, self.modules, self.issued = {}, {}, 0
+        self.cuTensorMapEncodeTiled = ENCODE(_encode)
 
     def _cuModuleLoadData(self, place, cubin):
         super()._cuModuleLoadData(place, cubin)

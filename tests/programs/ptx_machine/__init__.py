@@ -15,7 +15,7 @@ asynchronous copy's wait makes it visible.
 The meaning of each instruction is written from NVIDIA's "Parallel Thread Execution ISA"
 alone, and shares no table with the package. An instruction, a type or a modifier that
 is not known is a `Fault`, too. Not covered: calls of functions, `brx.idx`, textures,
-clusters, tensor maps, `mbarrier` and `wgmma`.
+clusters, and of Hopper what `examples/hopper_ring.py` has no use for.
 """
 
 from .faults import Fault

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .batch import LOCAL_WINDOW, SHARED_WINDOW, Batch, Lanes, Read, Step
+from .batch import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, Batch, Lanes, Read, Step
 from .block_memory import OwnedMemory
 from .faults import Fault
 from .forms import split
@@ -23,7 +23,8 @@ _SPACES = ("global", "shared", "shared@cta", "local", "const", "param")
 # how an access is cached or ordered changes nothing where threads go in step
 _HINTS = {"ca", "cg", "cs", "lu", "cv", "wb", "wt", "volatile", "weak", "relaxed"}
 _HINTS |= {"acquire", "release", "acq_rel", "cta", "gpu", "sys", "nc"}
-_WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "global": 0, "const": 0}
+_WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}
+_WINDOWS |= {"global": 0, "const": 0}
 
 
 def parsed(ins: Instruction) -> tuple[str, Type, int, list[str]]:

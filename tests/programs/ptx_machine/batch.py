@@ -20,7 +20,7 @@ from .types import WORDS, named
 Lanes = np.ndarray | None
 Three = tuple[int, int, int]
 WARP = 32
-SHARED_WINDOW, LOCAL_WINDOW = 1 << 56, 1 << 57  # where generic addresses have these
+SHARED_WINDOW, LOCAL_WINDOW, PARAM_WINDOW = (n << 56 for n in (1, 2, 3))  # generic
 READY, AT_BARRIER, IN_WARP, GONE = range(4)
 
 
@@ -69,6 +69,9 @@ class Batch:
         self.counter = np.zeros(self.count, np.int32)
         self.copies: list[Any] = []  # those of cp.async that nothing has waited for
         self.groups = np.zeros(self.count, np.int64)  # committed by each thread
+        self.objects: dict[int, Any] = {}  # of mbarrier, by their place
+        self.products: dict[Any, Any] = {}  # of wgmma, that nothing has waited for
+        self.fenced = np.zeros(self.count, bool)
         warps = -(-self.block_size // WARP)
         self.slots = self.owner * warps * WARP + self.inside
         self.slot_count = len(blocks) * warps * WARP

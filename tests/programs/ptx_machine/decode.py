@@ -1,8 +1,8 @@
 """Instructions as steps: what each does to a batch, and how control goes on.
 
 A `Decoded` of kind "plain" does its `step`; "branch" goes to `target`; "exit" ends a
-thread; "barrier" waits for the block; "warp" waits for the lanes that `members` names,
-all of the warp where it is `whole`.
+thread; "barrier" waits for the block; "warp" is done by those threads that `arrived`
+tells of, and the others wait.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from . import (
     floats,
     halves,
     integers,
+    objects,
     tiles,
+    warpgroups,
     warps,
 )
 from .batch import WARP, Batch, Lanes, Layout, Read, Step
@@ -43,8 +45,7 @@ class Decoded:
     step: Step | None = None
     guard: Read | None = None
     target: int = -1
-    members: Read | None = None
-    whole: bool = False
+    arrived: Read | None = None
     leader: bool = False
 
 
@@ -58,6 +59,7 @@ _STEPS: dict[str, Callable[[Instruction, Names], Step]] = {
     "setp": comparisons.setp,
     "cp": copies.copy,
     "activemask": warps.active_mask,
+    "mbarrier": objects.barrier_object,
 }
 _OF_WARPS: dict[str, tuple[Callable[[Instruction, Names], Step], bool]] = {
     "shfl": (warps.shuffle, False),
@@ -65,7 +67,7 @@ _OF_WARPS: dict[str, tuple[Callable[[Instruction, Names], Step], bool]] = {
     "mma": (tiles.product, True),
     "ldmatrix": (tiles.load_matrices, True),
 }
-_NOTHING = ("membar", "fence", "prefetch", "prefetchu", "nop", "pragma")
+_NOTHING = ("membar", "fence", "prefetch", "prefetchu", "nop", "setmaxnreg")
 
 
 def decoded(kernel: Kernel, names: Names) -> list[Decoded]:
@@ -113,17 +115,27 @@ def _decoded(ins: Instruction, kernel: Kernel, names: Names) -> Decoded:
         return _barrier(ins, names)
     if name in _OF_WARPS:
         make, whole = _OF_WARPS[name]
-        members = warps.members(ins, names)
-        return Decoded(ins, "warp", make(ins, names), members=members, whole=whole)
+        return Decoded(ins, "warp", make(ins, names), arrived=_lanes(ins, names, whole))
+    if name == "wgmma":
+        step = warpgroups.instruction(ins, names)
+        return Decoded(ins, "warp", step, arrived=warpgroups.arrived)
+    if name == "mbarrier" and ins.modifiers[0] == "try_wait":
+        step, over = objects.wait(ins, names)
+        return Decoded(ins, "warp", step, arrived=over)
     return Decoded(ins, step=_step(ins, names))
+
+
+def _lanes(ins: Instruction, names: Names, whole: bool) -> Read:
+    """Which threads find the lanes of their member mask beside them."""
+    members = warps.members(ins, names)
+    return lambda s, ix: warps.arrived(s, ix, members(s, ix), whole=whole)
 
 
 def _barrier(ins: Instruction, names: Names) -> Decoded:
     """`bar.sync 0`, `barrier.sync 0`, and `bar.warp.sync mask`."""
     words = [w for w in ins.modifiers if w not in ("cta", "aligned")]
     if words == ["warp", "sync"]:
-        members = warps.members(ins, names)
-        return Decoded(ins, "warp", _meet, members=members)
+        return Decoded(ins, "warp", _meet, arrived=_lanes(ins, names, whole=False))
     if words != ["sync"] or ins.operands != (Number(0),):
         raise Fault(f"{ins.text} is not known")
     return Decoded(ins, "barrier")
@@ -135,6 +147,8 @@ def _meet(s: Batch, ix: Lanes) -> None:
 
 
 def _step(ins: Instruction, names: Names) -> Step:
+    if ins.name == "cp" and "bulk" in ins.modifiers:
+        return objects.bulk_copy(ins, names)
     if ins.name in _STEPS:
         return _STEPS[ins.name](ins, names)
     if ins.name in _NOTHING:
@@ -215,6 +229,6 @@ def smallest_access(kernel: Kernel) -> int:
         }:
             _, kind, count, _ = accesses.parsed(ins)
             sizes.append(kind.bytes * count)
-        elif ins.name == "cp" and "shared" in {w[:6] for w in words}:
+        elif ins.name == "cp" and ins.modifiers[1] in ("ca", "cg"):
             sizes.append(ins.operands[2].bits)
     return min(sizes)

@@ -11,7 +11,6 @@ from .memory import GlobalMemory
 from .operands import Names
 from .program import Kernel
 from .types import named
-from .warps import arrived
 
 _THREADS = 8192  # of a batch, about
 _STEPS = 10_000_000
@@ -50,7 +49,8 @@ def launch(
         part = blocks[first : first + some]
         batch = Batch(layout, memory, raw, (grid, block), part)
         if program is None:
-            names.addresses = batch.shared.places | batch.local.places
+            places = batch.shared.places | batch.local.places
+            names.addresses = places | names.offsets
             program = decoded(kernel, names)
         issued += Run(kernel, program, batch).run()
     return issued
@@ -156,6 +156,7 @@ class Run:
         if ins.kind == "branch":
             s.counter[some] = ins.target
         elif ins.kind == "exit":
+            self.check_exit(some)
             s.state[some] = GONE
         elif ins.kind == "barrier":
             s.state[some], s.counter[some] = AT_BARRIER, counter
@@ -163,10 +164,16 @@ class Run:
             return self.meet(ins, counter, None if whole else some)
         return -1
 
+    def check_exit(self, lanes: np.ndarray) -> None:
+        """Products of warpgroups must have been waited for."""
+        late = {first for first, _ in self.batch.products} & set(lanes.tolist())
+        if late:
+            raise Fault("a thread ends before its wgmma does", min(late))
+
     def meet(self, ins: Decoded, counter: int, ix: Lanes) -> int:
         """An instruction of warps: those that are complete do it, the others wait."""
         s = self.batch
-        here = arrived(s, ix, ins.members(s, ix), whole=ins.whole)
+        here = ins.arrived(s, ix)
         if here.all():
             ins.step(s, ix)
             return counter + 1 if ix is None else -1
@@ -204,7 +211,7 @@ class Run:
         for counter in np.unique(s.counter[parked]):
             lanes = np.flatnonzero(parked & (s.counter == counter))
             ins = self.program[counter]
-            whole = arrived(s, lanes, ins.members(s, lanes), whole=ins.whole)
+            whole = ins.arrived(s, lanes)
             s.state[lanes[whole]] = READY
             found = found or bool(whole.any())
         return found

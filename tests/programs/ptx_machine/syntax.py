@@ -181,6 +181,9 @@ def _operand(text: str, kernel: Kernel, names: dict[str, str]) -> object:
         return Vector(tuple(_operand(t, kernel, names) for t in inside))
     if "|" in text:
         return Vector(tuple(_operand(t, kernel, names) for t in _split(text, "|")))
+    if text[0] == "[" and "," in text:
+        place, told = _split(text[1:-1], ",")
+        return Vector(tuple(_operand(t, kernel, names) for t in (f"[{place}]", told)))
     if text[0] == "[":
         base, sign, offset = re.fullmatch(
             r"\[\s*([\w$%.]+)\s*(\+?)\s*(-?\w+)?\s*\]", text

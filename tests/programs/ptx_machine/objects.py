@@ -1,0 +1,198 @@
+"""`mbarrier` and bulk tensor copies (PTX ISA, 9.7.13.15 and 9.7.9.27), of 2-d tiles.
+
+A barrier object is in the first of its phases until as many have arrived as it was
+made for and all bytes that were announced have come; then it is in the next one. A
+bulk copy is held back until somebody waits for its object: its place is poison before.
+What it brought is visible to all then (that others wait, too, is not checked).
+
+A tensor map is the machine's own 128 bytes: `tensor_map` writes them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from .accesses import parts
+from .batch import PARAM_WINDOW, Batch, Lanes, Read, Step
+from .faults import Fault
+from .operands import Names, address, reader, writer
+from .program import Instruction, Vector
+from .types import named
+
+U32, S32, U64, PRED = named("u32"), named("s32"), named("u64"), named("pred")
+# CU_TENSOR_MAP_DATA_TYPE_...: bytes of an element
+_BYTES = {0: 1, 1: 2, 2: 4, 3: 4, 4: 8, 5: 8, 6: 2, 7: 4, 8: 8, 9: 2}
+_SWIZZLE_128 = 3  # CU_TENSOR_MAP_SWIZZLE_128B
+
+
+@dataclass
+class BarrierObject:
+    """`pending` arrivals and `bytes` are missing to the end of phase `phase`."""
+
+    count: int
+    pending: int
+    phase: int = 0
+    bytes: int = 0
+    flights: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
+
+    def advance(self) -> None:
+        """The next phase begins where nothing is missing."""
+        if self.pending == 0 and self.bytes == 0:
+            self.phase, self.pending = self.phase ^ 1, self.count
+
+
+def tensor_map(kind: int, start: int, sizes: list[int], box: list[int], swizzle: int):
+    """128 bytes for columns and rows, and the bytes from row to row, of a matrix."""
+    words = np.zeros(16, np.uint64)
+    words[:8] = [start, *sizes, *box, swizzle, kind]
+    return words.tobytes()
+
+
+def swizzled(at: np.ndarray) -> np.ndarray:
+    """Addresses in shared memory with bits 4 to 6 exchanged by bits 7 to 9."""
+    return at ^ ((at >> 7 & 7) << 4)
+
+
+def barrier_object(ins: Instruction, names: Names) -> Step:
+    """`mbarrier.init`, `.arrive` and `.arrive.expect_tx`."""
+    words = [w for w in ins.modifiers if w not in ("shared", "shared@cta", "b64")]
+    if words == ["init"]:
+        place, given = ins.operands
+        return _each(names, place, given, _made)
+    if words == ["arrive"]:
+        return _each(names, ins.operands[1], None, _arrived)
+    if words == ["arrive", "expect_tx"]:
+        return _each(names, ins.operands[1], ins.operands[2], _arrived)
+    raise Fault(f"{ins.text} is not known")
+
+
+def _each(names: Names, place: object, given: object, act) -> Step:
+    where = address(place, names)
+    read = reader(given, U32, names) if given is not None else _nothing
+
+    def step(s: Batch, ix: Lanes) -> None:
+        lanes = s.lanes(ix)
+        at = s.shared.at(where(s, ix), 8, lanes)
+        for key, number in zip(
+            at, np.broadcast_to(read(s, ix), len(lanes)), strict=True
+        ):
+            act(s, int(key), int(number))
+
+    return step
+
+
+def _nothing(_s: Batch, _ix: Lanes) -> np.ndarray:
+    return np.zeros(1, np.uint32)
+
+
+def _made(s: Batch, key: int, count: int) -> None:
+    s.objects[key] = BarrierObject(count, count)
+
+
+def _found(s: Batch, key: int) -> BarrierObject:
+    if key not in s.objects:
+        raise Fault("no barrier object was made there")
+    return s.objects[key]
+
+
+def _arrived(s: Batch, key: int, number: int) -> None:
+    held = _found(s, key)
+    held.bytes += number
+    held.pending -= 1
+    if held.pending < 0:
+        raise Fault("more arrive at a barrier object than it was made for")
+    held.advance()
+
+
+def wait(ins: Instruction, names: Names) -> tuple[Step, Read]:
+    """`mbarrier.try_wait.parity p, [a], parity`: threads go on when it is true."""
+    words = [w for w in ins.modifiers if w not in ("shared", "shared@cta", "b64")]
+    if words != ["try_wait", "parity"]:
+        raise Fault(f"{ins.text} is not known")
+    write = writer(ins.operands[0], PRED, names)
+    where = address(ins.operands[1], names)
+    read = reader(ins.operands[2], U32, names)
+
+    def over(s: Batch, ix: Lanes) -> np.ndarray:
+        lanes = s.lanes(ix)
+        at = s.shared.at(where(s, ix), 8, lanes)
+        parity = np.broadcast_to(read(s, ix), len(lanes))
+        made = np.zeros(len(lanes), bool)
+        for key in np.unique(at):
+            held = _found(s, int(key))
+            _land(s, held)
+            made |= (at == key) & (parity != held.phase)
+        return made
+
+    return (lambda s, ix: write(s, ix, np.ones(1, bool))), over
+
+
+def _land(s: Batch, held: BarrierObject) -> None:
+    for places, data in held.flights:
+        s.shared.raw[places] = data
+        s.shared.state[places // s.shared.unit] = 0
+        held.bytes -= len(places)
+    held.flights.clear()
+    held.advance()
+
+
+def bulk_copy(ins: Instruction, names: Names) -> Step:
+    """`cp.async.bulk.tensor.2d... [to], [map, {column, row}], [object]`."""
+    words = ("async", "bulk", "tensor", "2d", "shared@cluster", "global")
+    if ins.modifiers != (*words, "mbarrier@complete_tx@bytes"):
+        raise Fault(f"{ins.text} is not known")
+    to, given, told = ins.operands
+    if not isinstance(given, Vector):
+        raise Fault("a tensor map and coordinates are wanted")
+    places, objects = address(to, names), address(told, names)
+    maps = address(given.parts[0], names)
+    coordinates = [reader(p, S32, names) for p in parts(given.parts[1], 2)]
+
+    def step(s: Batch, ix: Lanes) -> None:
+        lanes = s.lanes(ix)
+        start, keys = places(s, ix), s.shared.at(objects(s, ix), 8, lanes)
+        where = [np.broadcast_to(read(s, ix), len(lanes)) for read in coordinates]
+        for n, lane in enumerate(lanes):
+            raw = _map_of(s, int(maps(s, ix)[n]))
+            first = int(where[0][n]), int(where[1][n])
+            words = _fetched(s, lane, raw, first)
+            held = _found(s, int(keys[n]))
+            held.flights.append(_flight(s, lane, int(start[n]), raw, words))
+
+    return step
+
+
+def _map_of(s: Batch, at: int) -> list[int]:
+    first = at - PARAM_WINDOW
+    if first % 64 or not 0 <= first <= len(s.params) - 128:
+        raise Fault(f"no tensor map is at {at:#x}")
+    return [int(word) for word in s.params[first : first + 128].copy().view(np.uint64)]
+
+
+def _fetched(s: Batch, lane: int, raw: list[int], at: tuple[int, int]) -> np.ndarray:
+    """The box's bytes, row by row; what lies outside of the matrix is 0."""
+    base, columns, rows, pitch, wide, high = raw[:6]
+    size = _BYTES[raw[7]]
+    i, j = np.arange(high)[:, None] + at[1], np.arange(wide) + at[0]
+    inside = (i >= 0) & (i < rows) & (j >= 0) & (j < columns)
+    source = np.where(inside, base + i * pitch + j * size, base).astype(np.uint64)
+    words = s.memory.load(source.ravel(), size, 1, np.full(source.size, lane))[0]
+    return np.where(inside.ravel(), words, 0).astype(words.dtype).view(np.uint8)
+
+
+def _flight(
+    s: Batch, lane: int, start: int, raw: list[int], data: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Where the bytes will lie: pieces of 16 of them, in the map's exchange."""
+    exchange = raw[6] == _SWIZZLE_128
+    if start % 128 or (exchange and raw[4] * _BYTES[raw[7]] != 128):
+        raise Fault("a bulk copy goes to no multiple of 128, or has other rows")
+    line = start + np.arange(0, len(data), 16)
+    chunks = (swizzled(line) if exchange else line).astype(np.uint64)
+    lanes = np.full(len(chunks), lane)
+    where = s.shared.at(chunks, 16, lanes)
+    s.shared.readers[where // s.shared.unit] = 0  # their threads have arrived
+    s.shared.promise(where, 16, lanes)
+    return (where[:, None] + np.arange(16)).ravel(), data

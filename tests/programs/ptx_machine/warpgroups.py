@@ -1,0 +1,135 @@
+"""`wgmma` (PTX ISA, 9.7.15): products of four warps, from tiles in shared memory.
+
+    wgmma.mma_async.sync.aligned.m64nNk16.f32.bf16.bf16 d, a, b, 1, 1, 1, 0, 0
+
+With w = warp of the four, g = lane / 4 and t = lane % 4, register i of d is row
+16 w + g + 8 (i / 2 % 2), column 8 (i / 4) + 2 t + i % 2. A descriptor has the address
+in 16 bytes (bits 0 to 13), the bytes from eight rows to the next in 16s (bits 32 to 45)
+and the swizzle (bits 62 and 63; 1 is 128 bytes). A row of either tile is 128 bytes long
+and k goes along it; the exchange is of bits of the address itself.
+
+Results are held back until `wait_group 0`: registers are NaN before.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from .accesses import parts
+from .batch import GONE, WARP, Batch, Lanes, Read, Step
+from .exact import brain_values
+from .faults import Fault
+from .objects import swizzled
+from .operands import Names, reader, writer
+from .program import Instruction, Number
+from .types import named
+
+F32, U64 = named("f32"), named("u64")
+GROUP = 4 * WARP
+_SHAPE = re.compile(
+    r"mma_async\.sync\.aligned\.m64n(\d+)k16\.f32\.(bf16|f16)\.(bf16|f16)"
+)
+
+
+def arrived(s: Batch, ix: Lanes) -> np.ndarray:
+    """Which threads find all of their warpgroup beside them."""
+    lanes = s.lanes(ix)
+    group = s.inside // GROUP + s.owner * (-(-s.block_size // GROUP))
+    gone = (s.state == GONE) & np.isin(group, group[lanes])
+    if gone.any() or s.block_size % GROUP:
+        raise Fault("lanes of the warpgroup are gone", int(lanes[0]))
+    return np.bincount(group[lanes], minlength=group.max() + 1)[group[lanes]] == GROUP
+
+
+def instruction(ins: Instruction, names: Names) -> Step:
+    """All that begin with `wgmma`."""
+    said = ".".join(ins.modifiers)
+    if said == "fence.sync.aligned":
+        return _fence
+    if said == "commit_group.sync.aligned":
+        return lambda _s, _ix: None
+    if said == "wait_group.sync.aligned" and ins.operands == (Number(0),):
+        return _finish
+    shape = _SHAPE.fullmatch(said)
+    numbers = tuple(Number(n) for n in (1, 1, 1, 0, 0))
+    if not shape or shape[2] != shape[3] or ins.operands[3:] != numbers:
+        raise Fault(f"{ins.text} is not known")
+    return _product(ins, int(shape[1]), shape[2], names)
+
+
+def _fence(s: Batch, ix: Lanes) -> None:
+    s.fenced[s.lanes(ix)] = True
+
+
+def _finish(s: Batch, ix: Lanes) -> None:
+    lanes = s.lanes(ix)
+    for key in [k for k in s.products if k[0] in set(lanes[::GROUP].tolist())]:
+        writes, values = s.products.pop(key)
+        mine = np.arange(key[0], key[0] + GROUP)
+        for write, value in zip(writes, values, strict=True):
+            write(s, mine, value)
+    s.fenced[lanes] = False
+
+
+def _product(ins: Instruction, columns: int, kind: str, names: Names) -> Step:
+    places = parts(ins.operands[0], columns // 2)
+    reads = [reader(p, F32, names) for p in places]
+    writes = [writer(p, F32, names) for p in places]
+    tiles = [reader(o, U64, names) for o in ins.operands[1:3]]
+
+    def step(s: Batch, ix: Lanes) -> None:
+        lanes = s.lanes(ix)
+        if not s.fenced[lanes].all():
+            raise Fault("no wgmma.fence came before")
+        for mine in lanes.reshape(-1, GROUP):
+            a, b = (
+                _tile(s, mine, read, rows, kind)
+                for read, rows in zip(tiles, (64, columns), strict=True)
+            )
+            key = (int(mine[0]), places)
+            old = (
+                s.products[key][1] if key in s.products else [r(s, mine) for r in reads]
+            )
+            total = a @ b.T
+            row, column = _places(columns // 2)
+            new = [
+                (total[i, j] + c).astype(np.float32)
+                for i, j, c in zip(row, column, old, strict=True)
+            ]
+            s.products[key] = (writes, new)
+            for write in writes:
+                write(s, mine, np.full(GROUP, np.nan, np.float32))
+
+    return step
+
+
+def _places(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Row and column of each register, [count, 128]."""
+    i, thread = np.arange(count)[:, None], np.arange(GROUP)
+    lane = thread % WARP
+    row = 16 * (thread // WARP) + lane // 4 + 8 * (i // 2 % 2)
+    return row, 8 * (i // 4) + 2 * (lane % 4) + i % 2
+
+
+def _tile(s: Batch, mine: np.ndarray, read: Read, rows: int, kind: str) -> np.ndarray:
+    """The rows of 16 numbers that a descriptor tells of: f64."""
+    told = np.unique(read(s, mine))
+    if len(told) > 1:
+        raise Fault("the threads of a warpgroup have several descriptors", int(mine[0]))
+    bits = int(told[0])
+    start, stride = (bits & 0x3FFF) << 4, (bits >> 32 & 0x3FFF) << 4
+    if bits >> 62 != 1 or bits >> 49 & 7:
+        raise Fault("a descriptor of another swizzle than 128 bytes is not known")
+    row, half = np.arange(rows)[:, None], np.arange(2) * 16
+    at = swizzled(start + row // 8 * stride + row % 8 * 128 + half).astype(np.uint64)
+    lanes = np.full(at.size, mine[0])
+    words = s.shared.load(at.ravel(), 8, 2, lanes)
+    values = np.ascontiguousarray(words.T).view(np.uint16).reshape(rows, 16)
+    if kind == "bf16":
+        return brain_values(values).astype(np.float64)
+    return values.view(np.float16).astype(np.float64)
+
+
+__all__ = ["arrived", "instruction"]
