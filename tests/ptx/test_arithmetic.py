@@ -94,7 +94,27 @@ def field(a, at, n):
     )
 
 
+def dot(left, right, first=0, *, halves=True):
+    """Products of parts of a and bytes of b: `left`, `right` tell whether of a sign."""
+    bits = 16 if halves else 8
+
+    def part(x, at, width, sign):
+        value = x >> at & ((1 << width) - 1)
+        return signed(value, width) if sign else value
+
+    return lambda a, b, c: (
+        c
+        + sum(
+            part(a, bits * n, bits, left) * part(b, 8 * (first + n), 8, right)
+            for n in range(32 // bits)
+        )
+    )
+
+
 THREE["prmt.b32"] = permuted
+THREE["dp2a.lo.u32.u32"] = dot(left=False, right=False)
+THREE["dp2a.hi.s32.u32"] = dot(left=True, right=False, first=2)
+THREE["dp4a.u32.s32"] = dot(left=False, right=True, halves=False)
 
 
 @pytest.mark.parametrize("name", THREE)

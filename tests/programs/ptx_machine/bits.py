@@ -123,6 +123,34 @@ def _reversed(words: list[str], t: Type) -> Form:
     return same(t, 1, turn)
 
 
+def dot(name: str, words: list[str], kinds: list[Type]) -> Form:
+    """`dp4a.t.u d, a, b, c`: c and four products of bytes; `dp2a` has halves in a.
+
+    `dp2a.lo` takes the lower two bytes of b, `dp2a.hi` the upper ones.
+    """
+    allow(words, "lo", "hi")
+    bits, first = (16, 2 * ("hi" in words)) if name == "dp2a" else (8, 0)
+    result = named("s32" if any(t.is_signed for t in kinds) else "u32")
+
+    def total(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+        made = c.view(np.uint32)
+        for part in range(32 // bits):
+            left = _field(a, bits * part, bits, kinds[0])
+            right = _field(b, 8 * (first + part), 8, kinds[1])
+            made = made + left * right
+        return made.view(result.numpy)
+
+    return Form((named("b32"), named("b32"), result), result, total)
+
+
+def _field(word: np.ndarray, at: int, bits: int, kind: Type) -> np.ndarray:
+    """Some bits of words as numbers of a type, in the 32 bits of u32."""
+    part = (word >> np.uint32(at)).astype(f"u{bits // 8}")
+    if kind.is_signed:
+        return part.view(f"i{bits // 8}").astype(np.int32).view(np.uint32)
+    return part.astype(np.uint32)
+
+
 RULES: dict[str, Rule] = {
     "shf": _funnel,
     "bfi": _insert,

@@ -172,6 +172,8 @@ def form_of(ins: Instruction) -> Form:
         return conversions.form(words, kinds)
     if ins.name in ("selp", "slct"):
         return comparisons.rule(ins.name, kinds)
+    if ins.name in ("dp2a", "dp4a"):
+        return bits.dot(ins.name, words, kinds)
     (kind,) = kinds
     if kind.name == "pred":
         logic = comparisons.LOGIC[ins.name]
