@@ -49,8 +49,7 @@ def launch(
         part = blocks[first : first + some]
         batch = Batch(layout, memory, raw, (grid, block), part)
         if program is None:
-            places = batch.shared.places | batch.local.places
-            names.addresses = places | names.offsets
+            names.addresses = batch.shared.places | batch.local.places
             program = decoded(kernel, names)
         issued += Run(kernel, program, batch).run()
     return issued
