@@ -75,7 +75,10 @@ def again(op: Operator, arrays: Sequence[Any], *facts: Hashable) -> Repeated | N
         facts: All else that its kernel depends on.
     """
     key = _key(arrays, facts)
-    found: Repeated | None = None if key is None else op.kernels.get(key)
+    try:
+        found: Repeated | None = None if key is None else op.kernels.get(key)
+    except TypeError:  # a list among the facts: the long way says what is wrong
+        return None
     return found
 
 

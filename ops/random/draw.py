@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tensorlang.errors import ArgumentError, DTypeError, ShapeError
+from tensorlang.ops import on_torch
 from tensorlang.ops.dispatch import own
 from tensorlang.ops.random.formats import result_of, width_of
 from tensorlang.ops.random.impls import STREAMS, Impl, elements_per_hash, impl
@@ -80,6 +81,13 @@ def draw(  # noqa: PLR0917 - by position, for speed
             consume(key._ledger, element, "drawn from", 3)  # noqa: SLF001 - the same
             flat = out if len(shape) == 1 else out.reshape(-1)
             return plan.launch, (key.words, flat, 0, 0) + scalars, out  # noqa: RUF005
+    facts = (key.impl, dtype, stream, target, variant) if type(key) is Key else ()
+    alone = bool(facts) and not offset and type(key._ids) is int  # noqa: SLF001
+    if alone and out is not None and type(out) is not np.ndarray:
+        again = on_torch.again(op, (out,), *facts)
+        if again is not None and again.shape == shape:
+            consume(key._ledger, key._ids, "drawn from", 3)  # noqa: SLF001 - the same
+            return again.launch, (key.words, out, 0, 0, *scalars), out
     own(key)
     request = Request.of(op.id, key, shape, offset, stream)
     kind = element_type(op.id, dtype, allowed)
@@ -95,6 +103,9 @@ def draw(  # noqa: PLR0917 - by position, for speed
     )
     array, shown = request.memory(plan.dtype, out)
     run = Run(plan, impl(key.impl), request.offset, scalars)
+    if alone and out is not None and request.count < CHUNK:
+        shapes = (key.words.shape, request.flat)
+        on_torch.keep(op, (out,), facts, plan.kernel, shapes, request.shape, plan.dtype)
     return run, (key.take("drawn from"), array, request.flat), shown
 
 

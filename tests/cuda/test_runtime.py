@@ -100,7 +100,9 @@ def test_the_tuners_worker():
 
 
 def test_many_sets_in_few_launches_are_as_one_at_a_time():
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="no GPU in torch: not installed")
+    if not torch.cuda.is_available():
+        pytest.skip("no GPU: this PyTorch has no CUDA")
     sizes = [1, 3, 64, 1000, 1024, 1025, 4096 + 17, 1 << 20] * 20
     torch.manual_seed(3)
     sets = [[torch.rand(n, device="cuda") for n in sizes] for _ in range(4)]

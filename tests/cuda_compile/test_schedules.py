@@ -181,7 +181,9 @@ def test_gradients_of_depthwise_weights_are_parts_of_threads_and_then_of_blocks(
     assert kernel.resources["launches"] == 2
     assert kernel.resources["spill_bytes"] == 0
     assert kernel.resources["registers"] <= 64
-    assert count(r"LDG\.E\.128", kernel) == 6 + 4 + 2  # lines of pixels, of dy, and parts
+    assert (
+        count(r"LDG\.E\.128", kernel) == 6 + 4 + 2
+    )  # lines of pixels, of dy, and parts
     assert count(r"\bFFMA", kernel) == 16 * 9
     assert count(r"\bSHFL\.BFLY", kernel) == 5
 

@@ -43,6 +43,7 @@ from tensorlang.tuner import telemetry
 CONTEXT, OTHER_CONTEXT = 0xC0, 0xC1
 OUT_OF_MEMORY, INVALID_HANDLE, ILLEGAL_ADDRESS, LAUNCH_FAILED = 2, 400, 700, 719
 MISALIGNED = 716
+MOST_BYTES = 1 << 36  # of one piece of memory
 NAMES = {
     3: "CUDA_ERROR_NOT_INITIALIZED",
     600: "CUDA_ERROR_NOT_READY",
@@ -243,18 +244,21 @@ class Driver:
         free._obj.value, total._obj.value = 3 << 20, 64 << 20
 
     def _cuMemAllocFromPoolAsync(self, place, size, pool, stream):
-        self._cuMemAlloc_v2(place, size)
+        return self._cuMemAlloc_v2(place, size)
 
     def _cuMemFree_v2(self, address):
         del self.memory[address]
 
     def _cuMemAlloc_v2(self, place, size):
         self.in_context()
+        if size > MOST_BYTES:
+            return OUT_OF_MEMORY
         held = (ctypes.c_ubyte * (size + 256))()
         address = -(-ctypes.addressof(held) // 256) * 256
         ctypes.memset(address, 0xCB, size)
         self.memory[address] = (held, size)
         place._obj.value = address
+        return 0
 
     def _cuMemFreeAsync(self, address, stream):
         del self.memory[address]

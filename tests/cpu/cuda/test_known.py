@@ -131,6 +131,34 @@ def test_dropout_draws_what_the_careful_way_draws(torch, once):
         nn.dropout(x, 0.5, key=used)
 
 
+def test_draws_are_those_of_the_careful_way(torch, once):
+    out = torch.Tensor(np.zeros((5, 8), np.float32))
+    keys = iter(random.key(n) for n in (3, 4, 5, 6))
+    once(lambda: random.uniform(next(keys), (5, 8), out=out))
+    expected = random.uniform(random.key(4), (5, 8))
+    np.testing.assert_array_equal(out.get(), expected)
+    used = next(keys)
+    assert random.uniform(used, (5, 8), minval=-2.0, maxval=3.0, out=out) is out
+    expected = random.uniform(random.key(5), (5, 8), minval=-2.0, maxval=3.0)
+    np.testing.assert_array_equal(out.get(), expected)
+    with pytest.raises(RuntimeError, match=r"drawn from at .*test_known.py:\d+ and"):
+        random.uniform(used, (5, 8), out=out)
+    for wrong, problem in (
+        ({"shape": (8, 5)}, "shape"),
+        ({"dtype": ["float32"]}, "element type"),
+        ({"stream": "none"}, "stream"),
+    ):
+        given = {"shape": (5, 8), **wrong}
+        with pytest.raises((TypeError, ValueError), match=problem):
+            random.uniform(random.key(9), out=out, **given)
+    random.uniform(random.key(6), (5, 8), offset=4, out=out)
+    expected = random.uniform(random.key(6), (5, 8), offset=4)
+    np.testing.assert_array_equal(out.get(), expected)
+    random.uniform(random.split(random.key(1), 5), (8,), out=out)
+    expected = random.uniform(random.split(random.key(1), 5), (8,))
+    np.testing.assert_array_equal(out.get(), expected)
+
+
 def test_temporaries_and_graphs(torch, once, driver):
     x = torch.Tensor(RNG.integers(-9, 9, (3, 200)).astype(np.float32))
     first, second = once(lambda: math.cumsum(x, axis=1))
