@@ -221,7 +221,7 @@ class Radix:
     def _each_item(self, body: Callable[[Var, Var], Stmt | Sequence[Stmt]]) -> For:
         """Each key of each thread."""
         return self.scan.each(
-            lambda t: over("i", self.items, "unrolled", lambda i: body(t, i))
+            lambda t: over("item", self.items, "unrolled", lambda i: body(t, i))
         )
 
 
@@ -285,7 +285,11 @@ class _Held:
 
         def item(t: Var, i: Var) -> Stmt:
             here = i * radix.scan.threads + t
-            at, key, value = Var("at", i64), Var("key", radix.kind), Var("value", i32)
+            at, key, value = (
+                Var("at", i64),
+                Var("sort_key", radix.kind),
+                Var("value", i32),
+            )
             lets: list[Stmt] = [Let(key, self.key(here))]
             if radix.ordered:
                 lets.append(Let(value, self.values[_spread(self.values, here)]))
@@ -335,7 +339,7 @@ class _Held:
 
         def item(t: Var, i: Var) -> list[Stmt]:
             here = t * items + i
-            key, counter = Var("key", self.radix.kind), Var("counter", i64)
+            key, counter = Var("sort_key", self.radix.kind), Var("counter", i64)
             half, old = Var("half", u32), Var("old", u32)
             _, place, bits = self._place(key, shift, t)
             made: list[Stmt] = [
@@ -387,7 +391,7 @@ class _Held:
         """Each key to its place: digits of the upper halves come behind all others."""
 
         def item(t: Var, i: Var) -> list[Stmt]:
-            key, to = Var("key", self.radix.kind), Var("to", i64)
+            key, to = Var("sort_key", self.radix.kind), Var("to", i64)
             digit, place, half = self._place(key, shift, t)
             low = self.carry[t, 0] & _LOW
             ahead = Select(digit >= _ROWS, low, as_expr(0, u32))

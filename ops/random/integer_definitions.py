@@ -34,7 +34,8 @@ from tensorlang.workload import Workload
 
 _DIGITS: Final = 8  # bits sorted by in one pass of the radix sort
 BINS: Final = 1 << _DIGITS
-_Pass: TypeAlias = Callable[[tuple[Buffer, Buffer], tuple[Buffer, Buffer], int], Stmt]
+# from keys and values, and memory for others: how the first are sorted
+_Sort: TypeAlias = Callable[[tuple[Buffer, Buffer], tuple[Buffer, Buffer]], Stmt]
 _NUMBERS: Final = ("base", "span", "multiplier", "reciprocal", "first", "then")
 
 
@@ -122,22 +123,25 @@ def permutation(workload: Workload) -> Function:
     by them, stably, as JAX does. The sort is by radix, least digit first.
     """
     counts = Buffer("counts", i64, (as_expr(BINS),))
-    return permuted(
-        workload,
-        lambda here, there, shift: _radix_pass(here, there, counts, shift),
-        (counts,),
-    )
+
+    def sorted_by(here: tuple[Buffer, Buffer], there: tuple[Buffer, Buffer]) -> Stmt:
+        passes = []
+        for shift in range(0, 32, _DIGITS):
+            passes.append(_radix_pass(here, there, counts, shift))
+            here, there = there, here
+        return seq(passes)
+
+    return permuted(workload, sorted_by, (counts,))
 
 
 def permuted(
-    workload: Workload, sorted_by: _Pass, scratch: tuple[Buffer, ...] = ()
+    workload: Workload, sorted_by: _Sort, scratch: tuple[Buffer, ...] = ()
 ) -> Function:
-    """The function of `permutation`, with passes that sort by a digit.
+    """The function of `permutation`, by a way to sort.
 
     Args:
         workload: What is permuted.
-        sorted_by: The statements of a pass: from keys and values, to others, by the
-            digit at a shift.
+        sorted_by: The statements that sort keys and values, by way of others.
         scratch: What all passes use.
     """
     draw = Draw(impl(str(workload.named["impl"])), "jax", batch=False, carries=False)
@@ -154,11 +158,7 @@ def permuted(
         child = draw.hash_at(counter, children, (as_expr(1), *rows))
         return [words.folded(draw.how, child, 32)]
 
-    passes = []
-    here, there = (sort_keys, out), (keys_after, after)
-    for shift in range(0, 32, _DIGITS):
-        passes.append(sorted_by(here, there, shift))
-        here, there = there, here
+    passes = sorted_by((sort_keys, out), (keys_after, after))
     k = Var("k", i64)
     width = key.shape[-1]
     round_ = seq(

@@ -1,25 +1,13 @@
-"""Sorts of rows on threads: a block to a row, a thread to each value of a digit.
+"""Sorts on threads, which their definitions for devices bind already.
 
-    for r in range(m):                       for r in bound(m, "block.x"):
-        for e in range(n):                       for g in bound(256, "thread.x"):
-            bin = digit of keys[e]        ->         for e in range(n):
-            count[bin] += 1                              if digit of keys[e] == g:
-        ...                                                  count[g] += 1
-
-Each thread goes through all keys, which lie together and are the same for all, and
-counts, or moves, those of its own digit in their order: nothing is ever updated by two.
+Which thread has what is how a sort keeps the order of what is equal
+(`tensorlang.ops.block_radix`). Short rows, which are counted, go the generic way.
 """
 
 from __future__ import annotations
 
-from typing import Final
-
-from tensorlang.ir.visit import blocks
 from tensorlang.schedules.simt.grid import THREADS
 from tensorlang.scheduling import Knobs, Schedule, schedule
-
-_BINS: Final = 256
-_WARP: Final = 32
 
 
 def bound(s: Schedule, knobs: Knobs) -> None:
@@ -33,19 +21,10 @@ for _name in ("blocks", "blocks_in_memory"):
 
 @schedule("sort", algorithm="blocks", model="simt")
 def permutation(s: Schedule, knobs: Knobs) -> None:
-    """Blocks of elements to blocks of threads, the values of a digit to threads."""
+    """Random words, and the numbers before all rounds, to threads; all else is."""
     threads = knobs.choice("threads", THREADS, default=256)
-    for loop in ("bits/i", "i"):  # random words, and the numbers before all rounds
+    for loop in ("bits/i", "i"):
         _each(s, loop, threads)
-    for name in [block.name for block in blocks(s.function)]:
-        around = [f"{name}/{loop}" for loop in s.loops(name)]
-        if name.startswith(("count", "move")):
-            s.bind(around[-3], "block.x")
-            s.bind(around[-2], "thread.x")
-        elif name.startswith("clear"):
-            _each(s, around[-1], _BINS)
-        elif name.startswith("starts"):
-            _each(s, around[-2], _WARP)
 
 
 def _each(s: Schedule, loop: str, threads: int) -> None:
