@@ -20,6 +20,7 @@ from tensorlang.codegen.simt.depth import name_deep
 from tensorlang.codegen.simt.distribute import distribute
 from tensorlang.codegen.simt.fragments import load_once
 from tensorlang.codegen.simt.groups import make_groups, without_copies
+from tensorlang.codegen.simt.guards import ask_once
 from tensorlang.codegen.simt.indices import narrow_indices
 from tensorlang.codegen.simt.launches import make_launches
 from tensorlang.codegen.simt.lockstep import in_lockstep
@@ -68,7 +69,8 @@ def lower(function: Function, target: Any) -> Function:
     function = unroll(load_once(function, names), names, _WRITTEN_OUT)
     function = narrow_copies(simplify_function(function))
     check_rows(function)
-    function = divide_once(take_whole(widen_narrow(function)), names)
+    function = ask_once(take_whole(widen_narrow(function)))
+    function = divide_once(function, names)
     return name_deep(narrow_indices(name_shared(function, names)), names)
 
 
