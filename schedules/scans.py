@@ -28,8 +28,14 @@ _LANES: Final = (8, 16, 32, 64)
 
 
 @dataclass(frozen=True, slots=True)
-class _Nest:
-    """A block, the loops over rows around it, and those in order inside of them."""
+class Nest:
+    """A block, the loops over rows around it, and those in order inside of them.
+
+    Attributes:
+        block: What is computed.
+        rows: The loops over rows, outermost first.
+        ordered: Those that run in order.
+    """
 
     block: Block
     rows: tuple[str, ...]
@@ -48,15 +54,15 @@ class _Nest:
 def scan(s: Schedule, knobs: Knobs) -> None:
     """Every running fold with what sets its state; all other stages by their kind."""
     lanes = knobs.choice("lanes", _LANES, default=16)
-    first: _Nest | None = None
-    for nest in map(_nest, paths_to(s.function, Block)):
+    first: Nest | None = None
+    for nest in map(nest_of, paths_to(s.function, Block)):
         if first and nest and nest.ordered and len(first.rows) == len(nest.rows) > 0:
             (_across if nest.across else _along)(s, first, nest, lanes)
         first = nest
     generic(s, knobs)
 
 
-def _nest(path: Path) -> _Nest | None:
+def nest_of(path: Path) -> Nest | None:
     """The nest that leads to a block; None where it folds in any order."""
     kinds = {axis.value: axis.kind for axis in block_of(path).axes}
     around = enclosing_loops(path)
@@ -66,10 +72,10 @@ def _nest(path: Path) -> _Nest | None:
     def named(kind: str) -> tuple[str, ...]:
         return tuple(x.var.name for x in around if kinds[x.var] == kind)
 
-    return _Nest(block_of(path), named("spatial"), named("ordered"))
+    return Nest(block_of(path), named("spatial"), named("ordered"))
 
 
-def _along(s: Schedule, first: _Nest, nest: _Nest, lanes: int) -> None:
+def _along(s: Schedule, first: Nest, nest: Nest, lanes: int) -> None:
     """Rows to threads; the state of each in a register."""
     del lanes
     row, other = fused(s, first.rows), fused(s, nest.rows)
@@ -81,7 +87,7 @@ def _along(s: Schedule, first: _Nest, nest: _Nest, lanes: int) -> None:
     s.parallel(row)
 
 
-def _across(s: Schedule, first: _Nest, nest: _Nest, lanes: int) -> None:
+def _across(s: Schedule, first: Nest, nest: Nest, lanes: int) -> None:
     """Blocks of rows to threads, a lane each."""
     blocks = []
     for each in (first, nest):

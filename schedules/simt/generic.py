@@ -33,6 +33,7 @@ from tensorlang.schedules.simt.channels_last import channels_last
 from tensorlang.schedules.simt.grid import grid_knobs, is_empty, one_each, share_out
 from tensorlang.schedules.simt.long_rows import long_rows
 from tensorlang.schedules.simt.reductions import across_memory, along_memory, whole
+from tensorlang.schedules.simt.scans import running_folds
 from tensorlang.schedules.simt.tensor_contractions import tensor_contractions
 from tensorlang.schedules.simt.tensor_cores import tensor_cores
 from tensorlang.schedules.simt.tiles import tiles
@@ -62,6 +63,7 @@ def generic(s: Schedule, knobs: Knobs) -> None:
     """Every stage by its kind; never refuses a function."""
     windows(s, knobs)
     inline_producers(s)
+    running_folds(s)
     for name in _in_turn(s):
         stage = stage_named(s, name)
         if stage is not None and 0 not in map(extent_of, stage.loops):

@@ -1,11 +1,29 @@
-"""Running folds on threads, which their definitions for devices bind already.
+"""Running folds on threads: in parts of rows, or a row to a thread.
 
-Which thread has what fixes the order of a sum, and so its bits: that is no schedule's.
+Parts are bound by their definitions for devices already: which thread has what fixes
+the order of a sum, and so its bits. Other rows are a thread's each, from their first
+element to the last, their states in registers:
+
+    for r in range(m): state[r] = 0        for t in bound(m, "thread.x"):
+    for r in range(m):                         state = alloc(f64[1], "register")
+        for k in range(n):                     state[0] = 0
+            state[r] += x[r, k]     ->         for k in range(n):
+            y[r, k] = state[r]                     state[0] += x[t, k]
+                                                   y[t, k] = state[0]
 """
 
 from __future__ import annotations
 
+from typing import Final
+
+from tensorlang.ir.nodes import Block
+from tensorlang.ir.visit import allocations, writes
+from tensorlang.schedules.cutting import fused, tried
+from tensorlang.schedules.scans import Nest, nest_of
 from tensorlang.scheduling import Knobs, Schedule, schedule
+from tensorlang.scheduling.tree import paths_to
+
+_THREADS: Final = 64
 
 
 def bound(s: Schedule, knobs: Knobs) -> None:
@@ -16,3 +34,25 @@ def bound(s: Schedule, knobs: Knobs) -> None:
 for _name in ("chunks", "narrow_chunks"):
     for _exchange in ("", "_in_memory"):
         schedule("scan", algorithm=_name + _exchange, model="simt")(bound)
+
+
+def running_folds(s: Schedule) -> None:
+    """Every running fold with what sets its state; nothing else is touched."""
+    first: Nest | None = None
+    for nest in [nest_of(path) for path in paths_to(s.function, Block)]:
+        if first and nest and nest.ordered and len(first.rows) == len(nest.rows) > 0:
+            tried(s, _walked, s, first, nest)
+        first = nest
+
+
+def _walked(s: Schedule, first: Nest, nest: Nest) -> None:
+    """Rows to threads; the state of each in a register."""
+    row, other = fused(s, first.rows), fused(s, nest.rows)
+    s.merge(row, other)
+    blocks, thread = s.split(row, [None, _THREADS])
+    held = {buffer.name for buffer in writes(first.block)}
+    for buffer in list(allocations(s.function)):
+        if buffer.name in held and tried(s, s.store_at, buffer.name, thread):
+            s.set_scope(buffer.name, "register")
+    s.bind(blocks, "block.x")
+    s.bind(thread, "thread.x")

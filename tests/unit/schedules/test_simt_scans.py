@@ -1,10 +1,13 @@
 """Running sums on threads: chunks at once, the same sums as one after the other."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from tensorlang.codegen.simt.lower import lower
 from tensorlang.ir.interpreter import run
+from tensorlang.ir.visit import allocations
 from tensorlang.ops import find, row_scans
 from tensorlang.ops.building import default, preferred
 from tensorlang.ops.math import chunked_scans
@@ -66,3 +69,16 @@ def test_parts_of_a_long_row_are_exact_for_integers(monkeypatch):
     monkeypatch.setattr(row_scans, "SHORT", 1)
     x = RNG.integers(-(2**30), 2**30, (2, 1300)).astype("i4")
     np.testing.assert_array_equal(sums("chunks", x.shape, x), np.cumsum(x, 1))
+
+
+def test_rows_that_lie_apart_are_a_threads_each_whose_sum_is_in_a_register():
+    op = find("math.cumsum")
+    workload = replace(op.workload((2, 30)), shapes=((2, 30, 7),))
+    func = lower(default(op, workload, GPU, {})[0].function, GPU)
+    scopes = {b.name: b.scope for b in allocations(func.body)}
+    assert scopes == {"state": "register"}
+    x = RNG.normal(size=(2, 30, 7)).astype("f4")
+    y = np.full_like(x, np.nan)
+    run(func, x.reshape(-1), y.reshape(-1), m=2, n=30, i=7)
+    wanted = np.cumsum(x.astype("f8"), 1).astype("f4")
+    np.testing.assert_array_equal(y, wanted)
