@@ -23,7 +23,7 @@ from tensorlang.errors import CodegenError, TargetError
 
 REMEDY: Final = "pip install 'tensorlang[cuda-compile]', or set CUDA_HOME to a toolkit"
 _OPTIONS: Final = ("--std=c++17", "--fmad=false", "--device-int128")
-_BOUNDS: Final = re.compile(r"^\.maxntid .*$", re.MULTILINE)
+_BOUNDS: Final = re.compile(r"^(\.maxntid .*)(\n\.minnctapersm .*)?$", re.MULTILINE)
 _ENOUGH: Final = (4, 2, 1)  # blocks on a processor
 _SECONDS: Final = 300
 _USAGE: Final = {
@@ -105,7 +105,7 @@ def whole_cubin_of(ptx: str, arch: str) -> tuple[bytes, dict[str, int]]:
     for blocks in _ENOUGH:
         if not resources["spill_bytes"]:
             break
-        told = _BOUNDS.sub(rf"\g<0>\n.minnctapersm {blocks}", ptx)
+        told = _BOUNDS.sub(rf"\g<1>\n.minnctapersm {blocks}", ptx)
         other, used = cubin_of(told, arch)
         if used["spill_bytes"] < resources["spill_bytes"]:
             cubin, resources = other, used

@@ -19,7 +19,7 @@ def hopper_ring():
     return module.hopper_ring
 
 
-@pytest.mark.parametrize(("width", "stages"), [(128, 4), (256, 3)])
+@pytest.mark.parametrize(("width", "stages"), [(64, 4), (128, 4), (256, 3)])
 def test_a_ring_of_bulk_copies_and_warpgroups(hopper_ring, width, stages):
     func = hopper_ring(1024, 1024, 1024, width=width, stages=stages)
     kernel = build(func, "cuda:sm_90a", store=False)

@@ -132,20 +132,26 @@ class Launch:
 
     @cached_property
     def resident(self) -> int:
-        """How many blocks a processor is to have room for at once.
+        """How many blocks a processor is to have room for at once; 0 if that is open.
 
         Of a block whose threads hold many numbers from their first statement to their
         last (the sums of a tile), as many as have registers for twice as many and some
-        more, so that some compute while others wait; of any other, one.
+        more, so that some compute while others wait. Of one whose threads give each
+        other registers, one: ptxas heeds that only where it knows how many there are.
         """
+        if any(
+            getattr(node, "name", "") == "set_registers" for node in walk(self.body)
+        ):
+            return 1
         items = self.body.stmts if isinstance(self.body, Seq) else ()
         own = (item.buffer for item in items if isinstance(item, Alloc))
         held = sum(_bytes(buffer) // 4 for buffer in own if is_private(buffer))
         if held < _HELD or not self.shared:
-            return 1
+            return 0
         shared = sum(_bytes(buffer) for buffer in self.shared)
         registers = prod(self.block) * min(2 * held + _BESIDES, _MOST)
-        return max(min(REGISTERS // registers, SHARED // shared), 1)
+        blocks = min(REGISTERS // registers, SHARED // shared)
+        return blocks if blocks > 1 else 0
 
     @cached_property
     def tensor_maps(self) -> tuple[TensorMap, ...]:
