@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tensorlang import templates
-from tensorlang.codegen.c_family import atomics, forms, vectors
+from tensorlang.codegen.c_family import atomics, forms, rotations, vectors
 from tensorlang.codegen.c_family.literals import literal
 from tensorlang.codegen.c_family.selects import tidy_selects
 from tensorlang.codegen.copies import copied_from
@@ -25,10 +25,21 @@ from tensorlang.codegen.simt.many import many
 from tensorlang.codegen.simt.nonempty import where_running
 from tensorlang.errors import CodegenError
 from tensorlang.ir.collectives import is_collective
-from tensorlang.ir.dtypes import DType
+from tensorlang.ir.dtypes import DType, u32
 from tensorlang.ir.intervals import Interval
 from tensorlang.ir.natives import COPY_SYNCS
-from tensorlang.ir.nodes import Binary, Buffer, Expr, Function, Node, Param, Seq, Var
+from tensorlang.ir.nodes import (
+    Binary,
+    Buffer,
+    Call,
+    Const,
+    Expr,
+    Function,
+    Node,
+    Param,
+    Seq,
+    Var,
+)
 from tensorlang.ir.simplify import sizes
 from tensorlang.ir.visit import free_vars, writes
 from tensorlang.targets import Target
@@ -116,6 +127,7 @@ class Printer:
         self.launch: Launch | None = None
         self.tiles: dict[Buffer, int] = {}
         self.wide: frozenset[Buffer] = frozenset()
+        self.products: frozenset[int] = frozenset()
         given = {
             "emit": self.emit,
             "need": self.need,
@@ -126,6 +138,7 @@ class Printer:
             "symbols": forms.SYMBOLS,
             "levels": forms.LEVELS,
             "is_private": is_private,
+            "is_product": self.is_product,
             "is_wrapping": self.is_wrapping,
             "is_contiguous": vectors.is_contiguous,
             "is_number": vectors.is_number,
@@ -161,6 +174,8 @@ class Printer:
         self.launch = launch
         self.tiles = vectors.tiles(launch) if self.has_vectors else {}
         self.wide = vectors.wide(launch)
+        has_products = "rotl_product" in self.macros.found
+        self.products = rotations.products(launch.body) if has_products else frozenset()
         used = free_vars(launch.body)
         indices = [
             loop
@@ -195,6 +210,12 @@ class Printer:
     def is_wide(self, buffer: Buffer) -> bool:
         """Whether several numbers of a buffer are moved at once."""
         return buffer in self.wide
+
+    def is_product(self, rotation: Call) -> bool:
+        """Whether a rotation is written as a product; see `rotations`."""
+        by = rotation.args[1]
+        plain = isinstance(by, Const) and rotation.dtype == u32
+        return plain and int(by.value) in self.products  # type: ignore[attr-defined]
 
     def space(self, buffer: Buffer) -> str:
         """The memory that a buffer is in: `global`, `local` or `private`."""
