@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 _HERE: Final = "tensorlang.ops.nn.convolution_definitions"
 _WINOGRAD: Final = "tensorlang.ops.nn.winograd_definitions"
+_NONFUSED: Final = "tensorlang.ops.nn.winograd_nonfused"
 _FLAT: Final = "tensorlang.ops.nn.flat_convolution"
 _OUTER: Final = "tensorlang.ops.nn.outer_products"
 _LAST: Final = "tensorlang.ops.nn.last_convolution"
@@ -173,6 +174,9 @@ def _convolution(rank: int) -> TensorOperator:
     for m, name in winograd.NAMES.items() if rank == 2 else ():
         place, allowed = f"{_WINOGRAD}:f{m}3", TRANSFORMS[m].tolerance
         tensor_algorithm(made, name, place, winograd.serves(m), allowed)
+    for m, name in winograd.NONFUSED.items() if rank == 2 else ():
+        place, allowed = f"{_NONFUSED}:f{m}3", TRANSFORMS[m].tolerance
+        tensor_algorithm(made, name, place, winograd.serves_tiles(m), allowed)
     return made
 
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from tensorlang.ops.tensors import Plan, Shape
     from tensorlang.workload import Workload
 
+NONFUSED: Final = {4: "winograd43_nonfused", 2: "winograd23_nonfused"}
+_WORTH: Final = {4: 32, 2: 128}  # channels
 NAMES: Final = {2: "winograd23", 4: "winograd43"}
 TOLERANCE: Final = "tolerance"
 _FEW: Final = 16  # channels, below which vectors of them are filled up with zeros
@@ -76,6 +78,24 @@ def serves(m: int) -> Callable[[Workload], bool]:
     def allowed(workload: Workload) -> bool:
         given = workload.named.get(TOLERANCE)
         return isinstance(given, float) and given >= TRANSFORMS[m].tolerance
+
+    return allowed
+
+
+def serves_tiles(m: int) -> Callable[[Workload], bool]:
+    """Whether F(m, 3) in stages is allowed, of whole tiles, and worth it.
+
+    Transformed images are (m + 2)^2 / m^2 times as large, and written and read twice.
+    """
+
+    def allowed(workload: Workload) -> bool:
+        if not serves(m)(workload):
+            return False
+        (_, inputs, *size), (outputs, *_) = workload.shapes[:2]
+        padding: Any = workload.named["padding"]
+        sides = zip(size, padding[::2], padding[1::2], strict=True)
+        made = [n + low + high - WINDOW + 1 for n, low, high in sides]
+        return min(inputs, outputs) >= _WORTH[m] and not any(n % m for n in made)
 
     return allowed
 

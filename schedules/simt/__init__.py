@@ -8,6 +8,7 @@ from tensorlang.schedules.simt import (
     rows,
     scans,
     sorting,
+    winograd,
 )
 
 __all__ = [
@@ -18,4 +19,5 @@ __all__ = [
     "rows",
     "scans",
     "sorting",
+    "winograd",
 ]

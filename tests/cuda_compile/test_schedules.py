@@ -254,3 +254,20 @@ def test_a_slice_that_begins_between_is_not_copied_wide():
     kernel = find("nn.slice").build(workload, "cuda:sm_90a")
     assert "LDG.E.128" not in kernel.asm
     assert "f32x4" not in kernel.source
+
+
+def test_winograd_is_transforms_in_registers_and_tiled_products():
+    shapes = (32, 64, 56, 56), (64, 64, 3, 3)
+    kernel = built("nn.conv2d", *shapes, padding=1, tolerance=1e-2)
+    assert kernel.resources["launches"] == 4  # weights, images, products, results
+    assert kernel.resources["spill_bytes"] == kernel.resources["stack_bytes"] == 0
+    assert kernel.resources["shared_bytes"] > 0
+    assert count(r"LDS\.128", kernel) >= 8
+
+
+@pytest.mark.parametrize("arch", ["cuda:sm_80", "cuda:sm_100"])
+def test_tiles_of_pixels_are_registers_everywhere(arch):
+    way = {"kernel": 3, "stride": 2, "padding": 1}
+    shapes = (64, 64, 56, 56), (64, 64, 112, 112)
+    kernel = built("nn.max_pool2d_grad", *shapes, arch=arch, **way)
+    assert kernel.resources["spill_bytes"] == kernel.resources["stack_bytes"] == 0

@@ -3,7 +3,8 @@
 import pytest
 
 from tensorlang.ops import find
-from tensorlang.ops.building import default
+from tensorlang.ops.building import default, preferred
+from tensorlang.ops.nn.winograd_matrices import TRANSFORMS
 from tensorlang.runtime import build
 from tensorlang.tuner.gate import Gate
 
@@ -55,3 +56,20 @@ def test_as_float64(name, gpu_like):
     assert {"window_columns", "sum_columns", "pixel_columns"} & set(schedule.knobs)
     gate = Gate(op, workload, op.algorithms["direct"].tolerance)
     assert gate.check(build(schedule, gpu_like), gate.compiled(workload)) <= 1.0
+
+
+@pytest.mark.parametrize("m", [2, 4])
+def test_winograd_in_stages(m, gpu_like):
+    op, channels = find("nn.conv2d"), {2: 128, 4: 32}[m]
+    transforms = TRANSFORMS[m]
+    workload = op.workload(
+        (2, channels, 8, 12),
+        (channels, channels, 3, 3),
+        padding=1,
+        tolerance=transforms.tolerance,
+    )
+    assert preferred(op, workload, gpu_like) == f"winograd{m}3_nonfused"
+    kernel = build(default(op, workload, gpu_like, {})[0], gpu_like)
+    gate = Gate(op, workload, transforms.tolerance)
+    assert gate.check(kernel, gate.compiled(workload)) <= 1.0
+    assert kernel.resources["launches"] == 4

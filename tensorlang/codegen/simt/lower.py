@@ -25,6 +25,7 @@ from tensorlang.codegen.simt.indices import narrow_indices
 from tensorlang.codegen.simt.launches import make_launches
 from tensorlang.codegen.simt.lockstep import in_lockstep
 from tensorlang.codegen.simt.narrow import widen_narrow
+from tensorlang.codegen.simt.own_places import own_places
 from tensorlang.codegen.simt.quotients import divide_once
 from tensorlang.codegen.simt.reserved import RESERVED
 from tensorlang.codegen.simt.sharing import name_shared
@@ -63,7 +64,7 @@ def lower(function: Function, target: Any) -> Function:
     function = remove_blocks(_folding_in_order(function))
     function = expand_reductions(function, names)
     function = expand_math(function, names)
-    function = simplify_function(flatten(function))
+    function = own_places(simplify_function(flatten(function)))
     function = make_launches(function, names)
     function = in_lockstep(simplify_function(function), names, target.vector_bits // 8)
     function = unroll(load_once(function, names), names, _WRITTEN_OUT)

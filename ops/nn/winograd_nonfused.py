@@ -1,0 +1,166 @@
+"""Winograd's convolution in stages of their own, for devices of many threads.
+
+    image[p, c, t]       B^T d B of each tile t of all images, at (m + 2)^2 points p
+    weight[p, o, c]      G w G^T
+    sums[p, o, t]        the sum over c of weight[p, o, c] * image[p, c, t]
+    y                    A^T sums A of each tile; bias, activation
+
+A transform is what one thread does of one tile, and the sums are products of matrices,
+one for each point. Results are whole tiles. Lavin and Gray, "Fast algorithms for
+convolutional neural networks", 2016.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tensorlang.ir import as_expr, f32, reduce_axis, select
+from tensorlang.ir import sum as total
+from tensorlang.ir.nodes import Buffer, binary
+from tensorlang.ops.nn.epilogues import activated
+from tensorlang.ops.nn.images import numbers, staged
+from tensorlang.ops.nn.spreading import Indices, extents, spread
+from tensorlang.ops.nn.winograd_matrices import TRANSFORMS, WINDOW
+from tensorlang.ops.nn.winograd_products import both
+
+if TYPE_CHECKING:
+    from tensorlang.ir.frontend import Tensor
+    from tensorlang.ir.nodes import Expr
+    from tensorlang.ops.nn.winograd_matrices import Transforms
+
+
+def f23(
+    x: Tensor,
+    w: Tensor,
+    b: Tensor | None = None,
+    *,
+    padding: tuple[int, ...],
+    activation: str | None,
+    **_: Any,
+) -> Tensor:
+    """As `convolution_definitions.conv`, windows of 3 by 3 a pixel apart: F(2, 3)."""
+    return _conv(x, w, b, TRANSFORMS[2], padding, activation)
+
+
+def f43(
+    x: Tensor,
+    w: Tensor,
+    b: Tensor | None = None,
+    *,
+    padding: tuple[int, ...],
+    activation: str | None,
+    **_: Any,
+) -> Tensor:
+    """As `convolution_definitions.conv`, windows of 3 by 3 a pixel apart: F(4, 3)."""
+    return _conv(x, w, b, TRANSFORMS[4], padding, activation)
+
+
+def _conv(  # noqa: PLR0917 - as the two above
+    x: Tensor,
+    w: Tensor,
+    b: Tensor | None,
+    transforms: Transforms,
+    padding: tuple[int, ...],
+    activation: str | None,
+) -> Tensor:
+    low, high, size = padding[::2], padding[1::2], numbers(x.shape[2:])
+    reached = [n + p + q for n, p, q in zip(size, low, high, strict=True)]
+    tiles = [(n - WINDOW + 1) // transforms.outputs for n in reached]
+    image = _image(x, low, tiles, transforms)
+    weight = _weight(w, transforms)
+    sums = _sums(image, weight)
+    return _results(sums, x.shape[0], b, tiles, transforms, activation)
+
+
+def _image(
+    x: Tensor, low: Sequence[int], tiles: list[int], transforms: Transforms
+) -> Tensor:
+    n, inputs = x.shape[:2]
+    size = numbers(x.shape[2:])
+    points, m = transforms.points, transforms.outputs
+    shape = (*extents(points**2), inputs, n * (tiles[0] * tiles[1]))
+    made = Buffer("image", f32, shape)
+
+    def body(at: Indices) -> list[tuple[Indices, Expr]]:
+        batch, c, i, j = at
+        rows, columns = (
+            [_within(tile * m + at - before, extent) for at in range(points)]
+            for tile, before, extent in zip((i, j), low, size, strict=True)
+        )
+        grid = [
+            [
+                select(above & beside, x[batch, c, row, column], as_expr(0.0, f32))
+                for column, beside in columns
+            ]
+            for row, above in rows
+        ]
+        tile = (batch * tiles[0] + i) * tiles[1] + j
+        values = enumerate(both(transforms.image, grid))
+        return [((p, c, tile), value) for p, value in values]
+
+    return spread(made, ("b", "c", "i", "j"), (n, inputs, *extents(*tiles)), body, x)
+
+
+def _within(place: Expr, extent: int) -> tuple[Expr, Expr]:
+    """A place in the image, and whether it is one, not of its padding."""
+    last = binary("min", binary("max", place, as_expr(0)), as_expr(extent - 1))
+    return last, (place >= 0) & (place < extent)
+
+
+def _weight(w: Tensor, transforms: Transforms) -> Tensor:
+    outputs, inputs = w.shape[:2]
+    made = Buffer("weight", f32, (*extents(transforms.points**2), outputs, inputs))
+
+    def body(at: Indices) -> list[tuple[Indices, Expr]]:
+        grid = [[w[(*at, y, x)] for x in range(WINDOW)] for y in range(WINDOW)]
+        values = enumerate(both(transforms.weight, grid))
+        return [((p, *at), value) for p, value in values]
+
+    return spread(made, ("wo", "wc"), (outputs, inputs), body, w)
+
+
+def _sums(image: Tensor, weight: Tensor) -> Tensor:
+    points, outputs, _ = weight.shape
+    _, inputs, tiles = image.shape
+    c = reduce_axis(inputs, "sc")
+
+    def element(at: Indices) -> Any:
+        p, o, tile = at
+        return total(weight[p, o, c.var] * image[p, c.var, tile], c)
+
+    shape = (points, outputs, tiles)
+    made: Tensor = staged(shape, ("p", "o", "t"), element, "sums")
+    return made
+
+
+def _results(  # noqa: PLR0917 - as the first two
+    sums: Tensor,
+    n: Expr,
+    b: Tensor | None,
+    tiles: list[int],
+    transforms: Transforms,
+    activation: str | None,
+) -> Tensor:
+    _, outputs, _ = sums.shape
+    points, m = transforms.points, transforms.outputs
+    y = Buffer("y", f32, (n, outputs, *extents(*(count * m for count in tiles))))
+
+    def body(at: Indices) -> list[tuple[Indices, Expr]]:
+        batch, o, i, j = at
+        tile = (batch * tiles[0] + i) * tiles[1] + j
+        grid = [
+            [sums[row * points + column, o, tile] for column in range(points)]
+            for row in range(points)
+        ]
+        stores = []
+        for place, value in enumerate(both(transforms.result, grid)):
+            row, column = divmod(place, m)
+            shifted = value if b is None else value + b[o]
+            made = activated(shifted, activation or "none")
+            stores.append(((batch, o, i * m + row, j * m + column), made))
+        return stores
+
+    inputs = (sums,) if b is None else (sums, b)
+    sizes = (n, outputs, *extents(*tiles))
+    return spread(y, ("yb", "yo", "yi", "yj"), sizes, body, *inputs)
