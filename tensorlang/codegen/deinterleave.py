@@ -5,9 +5,9 @@
                                              v: f32x16 = shuffle((x_all,), (1, 3, ...))
 
 Only where nothing in the same sequence writes the buffer. All elements of the stretch
-were read before, so none is touched that was not. What is left of stride 2 becomes two
-loads side by side, from the first element and up to the last one; what another thread
-may do to the elements between is not looked at:
+were read before, so none is touched that was not. What is left of stride 2, 3 or 4
+becomes as many loads side by side, from the first element and up to the last one; what
+another thread may do to the elements between is not looked at:
 
     u: f32x16 = x[ramp(b, 2, 16)]        ->  x_low: f32x16 = x[ramp(b, 1, 16)]
                                              x_high: f32x16 = x[ramp(b + 15, 1, 16)]
@@ -48,6 +48,7 @@ from tensorlang.ir.visit import rebuild, walk, writes
 # buffer, variable part of the base, stride, lanes
 _Key: TypeAlias = tuple[Buffer, Expr | None, int, int]
 _MOST: int = 8
+_NEAR: int = 4  # the stride up to which vectors side by side beat a gather
 
 
 def deinterleave(function: Function, names: Names) -> Function:
@@ -91,10 +92,9 @@ def _joined(stmts: list[Stmt], names: Names) -> Iterator[Stmt]:
                 var, whole = _wide(group, names)
                 yield Let(var, whole)
                 values |= _parts(group, var)
-            elif load.buffer not in written and _is_pair(load):
-                low, high = _pair(load, names)
-                yield from (Let(*low), Let(*high))
-                values[load] = _even(load, low[0], high[0])
+            elif load.buffer not in written and _is_near(load):
+                lets, values[load] = _side_by_side(load, names)
+                yield from lets
         yield _replaced(stmt, values) if values else stmt
 
 
@@ -118,30 +118,32 @@ def _forwards(load: Load) -> Load:
     return replace(load, indices=(Ramp(first, as_expr(1), index.lanes),))
 
 
-def _is_pair(load: Load) -> bool:
-    """Whether a load of stride 2 reaches over two vectors of its own length."""
+def _is_near(load: Load) -> bool:
+    """Whether a load reaches over no more than a few vectors of its own length."""
     (index,) = load.indices
     assert isinstance(index, Ramp)
     assert isinstance(index.stride, Const)
-    return index.stride.value == 2 and index.lanes >= 4 and index.lanes % 2 == 0
+    return index.stride.value <= _NEAR and index.lanes >= 4 and index.lanes % 2 == 0
 
 
-def _pair(load: Load, names: Names) -> tuple[tuple[Var, Load], tuple[Var, Load]]:
-    """The vectors from its first element on, and up to its last one."""
+def _side_by_side(load: Load, names: Names) -> tuple[list[Let], Expr]:
+    """Vectors from its first element on, the last of which ends with its last one."""
     (index,) = load.indices
     assert isinstance(index, Ramp)
-    made = []
-    for end, start in (("low", index.base), ("high", index.base + (index.lanes - 1))):
-        part = replace(load, indices=(Ramp(start, as_expr(1), index.lanes),))
-        made.append((names.var(f"{load.buffer.name}_{end}", part.dtype), part))
-    return made[0], made[1]
-
-
-def _even(load: Load, low: Var, high: Var) -> Expr:
-    """Every second element: of the second vector, which starts an odd one, the odd."""
-    lanes = load.dtype.lanes
-    taken = [*range(0, lanes, 2), *range(lanes + 1, 2 * lanes, 2)]
-    return Shuffle((low, high), tuple(taken))
+    assert isinstance(index.stride, Const)
+    lanes, stride = index.lanes, int(index.stride.value)
+    reach = (lanes - 1) * stride + 1
+    starts = [*range(0, (stride - 1) * lanes, lanes), reach - lanes]
+    made, taken = [], []
+    for start in starts:
+        end = "low" if not start else "high" if start == starts[-1] else "mid"
+        first = index.base + start if start else index.base
+        part = replace(load, indices=(Ramp(first, as_expr(1), lanes),))
+        made.append(Let(names.var(f"{load.buffer.name}_{end}", part.dtype), part))
+    for place in range(0, reach, stride):
+        of = stride - 1 if place >= starts[-1] else place // lanes
+        taken.append(of * lanes + place - starts[of])
+    return made, Shuffle(tuple(let.var for let in made), tuple(taken))
 
 
 def _groups(stmts: list[Stmt]) -> dict[Load, dict[int, Load]]:

@@ -290,6 +290,20 @@ def f(x: f32[40], y: Out[f32[32]], z: InOut[f32[64]]):
     )
 
 
+def test_every_third_element_is_taken_from_vectors_side_by_side(golden):
+    same(
+        """
+def f(x: f32[49], y: Out[f32[16]]):
+    for i in range(2):
+        for v in vectorized(8):
+            y[i * 8 + v] = x[(i * 8 + v) * 3 + 1]
+""",
+        np.arange(49, dtype=np.float32),
+        np.zeros(16, np.float32),
+        golden=golden,
+    )
+
+
 STAGES = """
 def f(x: f32[n], y: Out[f32[n]], *, n: i64):
     t = alloc(f32[n])
