@@ -1,10 +1,10 @@
 """A sound schedule for threads by shape alone, whatever the operator.
 
-Elementwise stages are one grid; matrix products go in tiles, on tensor cores where the
-target has them for their type; reductions go by where in memory their numbers lie; of
-any other contraction each thread folds one result, in a register. What is not
-recognised is bound by its outermost loops, where these are independent, and else run by
-a single thread.
+Small windows go in tiles of a thread, with their images; elementwise stages are one
+grid; matrix products go in tiles, on tensor cores where the target has them for their
+type; reductions go by where in memory their numbers lie; of any other contraction each
+thread folds one result, in a register. What is not recognised is bound by its outermost
+loops, where these are independent, and else run by a single thread.
 """
 
 from __future__ import annotations

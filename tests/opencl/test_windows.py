@@ -58,18 +58,12 @@ def test_as_float64(name, gpu_like):
     assert gate.check(build(schedule, gpu_like), gate.compiled(workload)) <= 1.0
 
 
-@pytest.mark.parametrize("m", [2, 4])
-def test_winograd_in_stages(m, gpu_like):
-    op, channels = find("nn.conv2d"), {2: 128, 4: 32}[m]
-    transforms = TRANSFORMS[m]
-    workload = op.workload(
-        (2, channels, 8, 12),
-        (channels, channels, 3, 3),
-        padding=1,
-        tolerance=transforms.tolerance,
-    )
-    assert preferred(op, workload, gpu_like) == f"winograd{m}3_nonfused"
+def test_winograd_in_stages(gpu_like):
+    op, near = find("nn.conv2d"), TRANSFORMS[4].tolerance
+    shapes = (2, 32, 8, 12), (32, 32, 3, 3)
+    workload = op.workload(*shapes, padding=1, tolerance=near)
+    assert preferred(op, workload, gpu_like) == "winograd43_nonfused"
     kernel = build(default(op, workload, gpu_like, {})[0], gpu_like)
-    gate = Gate(op, workload, transforms.tolerance)
+    gate = Gate(op, workload, near)
     assert gate.check(kernel, gate.compiled(workload)) <= 1.0
     assert kernel.resources["launches"] == 4
