@@ -145,6 +145,7 @@ def test_weights_of_a_depthwise_convolution_are_a_block_each():
     op = find("nn.conv2d_grad_weight")
     workload = op.workload((8, 64, 56, 56), (8, 64, 58, 58), groups=64)
     s = schedule(op, workload, GPU, "direct", Knobs())
-    (launch,) = launches(lower(s.function, GPU))
+    parts, launch = launches(lower(s.function, GPU))
+    assert [repr(count) for count in parts.grid] == ["n * 64", "1", "1"]
     assert [repr(count) for count in launch.grid] == ["576", "1", "1"]
     assert launch.block == (128, 1, 1)
