@@ -15,7 +15,19 @@ from typing import TYPE_CHECKING, Final
 
 from tensorlang.codegen.simt.host import Launch, launches
 from tensorlang.codegen.simt.lower import lower
-from tensorlang.ir.nodes import Alloc, Buffer, Const, Expr, For, Function, Node, Stmt
+from tensorlang.ir.nodes import (
+    Alloc,
+    Axis,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    Function,
+    Load,
+    Node,
+    Stmt,
+    Store,
+)
 from tensorlang.ir.visit import children, walk
 from tensorlang.targets import Target
 from tensorlang.tuner.gpus import MOST_REGISTERS, REGISTER_FILE, gpu_of
@@ -37,6 +49,8 @@ def refusal(func: Function, target: Target) -> str:
             f"more than {MOST_STACK}"
         )
     operations = _written_out(func.body, 1, target.vector_bits)
+    if target.model == "simt":  # a GPU's addresses are sums of a few constants
+        operations -= _addressing(func.body, 1, target.vector_bits)
     if operations > MOST_OPERATIONS:
         return (
             f"its loops write out {operations} vector operations, "
@@ -122,6 +136,22 @@ def _(loop: For, lanes: int, vector_bits: int) -> int:
         return _written_out(loop.body, lanes * extent, vector_bits)
     times = extent if loop.kind == "unrolled" else 1
     return times * _written_out(loop.body, lanes, vector_bits)
+
+
+def _addressing(node: Node, lanes: int, vector_bits: int) -> int:
+    """How many of these compute where elements are."""
+    if isinstance(node, For):
+        extent = int(node.extent.value) if isinstance(node.extent, Const) else 1
+        if node.kind == "vectorized":
+            return _addressing(node.body, lanes * extent, vector_bits)
+        times = extent if node.kind == "unrolled" else 1
+        return times * _addressing(node.body, lanes, vector_bits)
+    if isinstance(node, Axis):
+        return _written_out(node, lanes, vector_bits)
+    places = node.indices if isinstance(node, (Load, Store)) else ()
+    count = sum(_written_out(place, lanes, vector_bits) for place in places)
+    others = (c for c in children(node) if not any(c is place for place in places))
+    return count + sum(_addressing(c, lanes, vector_bits) for c in others)
 
 
 @_written_out.register

@@ -177,7 +177,10 @@ def _library() -> Path | None:
 
 @cache
 def _tool(name: str) -> str | None:
-    for folder in _folders():
+    """Where a tool is; NVRTC's own folder first: an older ptxas refuses its PTX."""
+    library = _library()
+    beside = (library.parent.parent,) if library else ()
+    for folder in (*beside, *_folders()):
         found = shutil.which(name, path=str(folder / "bin"))
         if found:
             return found

@@ -8,7 +8,9 @@ import pytest
 from tensorlang.runtime import toolchain
 from tensorlang.runtime.cuda_driver import FUNCTIONS
 
-POINTER = re.compile(r"\*|\bCU(stream|event|graph|graphExec|module|function|context)\b")
+POINTER = re.compile(
+    r"\*|\bCU(stream|event|graph|graphExec|module|function|context|memoryPool)\b"
+)
 SIZES = {"size_t": 8, "CUdeviceptr": 8, "unsigned long long": 8, "unsigned char": 1}
 
 

@@ -227,6 +227,26 @@ def test_the_most_valuable_works_come_first_and_have_the_most_time():
     assert {len(list(work.tuned(stage))) for work in works.values()} == {0, 1}
 
 
+@pytest.mark.parametrize("name", ["dense f32 4096", "conv 3x3 bf16 512x7"])
+def test_what_is_to_be_tuned_is_not_refused_before_it(name):
+    from tensorlang import targets
+    from tensorlang.ops import find
+    from tensorlang.runtime import toolchain
+    from tensorlang.tuner.pruning import refusal
+
+    if problem := toolchain.missing():
+        pytest.skip(problem)
+    stage = module("works").Stage("cuda")
+    ((id, _, shapes, _, dtype, *options),) = module("measure").WORKS[name].tuned(stage)
+    extents = [tuple(map(int, shape.split("x"))) for shape in shapes.split(",")]
+    given = dict(text.split("=") for text in options if "=" in text)
+    if "padding" in given:
+        given["padding"] = tuple(map(int, given["padding"].split(",")))
+    op, target = find(id), targets.get("cuda:sm_90a")
+    kernel = op.build(op.workload(*extents, dtypes=dtype, **given), target)
+    assert not refusal(kernel.ir, target)
+
+
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_100"])
 @pytest.mark.parametrize(
     ("kind", "opcodes"),
