@@ -219,7 +219,7 @@ class _Held:
         )
 
     def _moved(self, r: Expr, p: Expr, *, back: bool) -> For:
-        """A part from memory, or back there: four at once where they stand so."""
+        """A part from memory, or back there: whole chunks where a row has such only."""
         rows, n = self.rows, self.rows.length
         chunks = rows.chunk // WIDE
 
@@ -231,23 +231,30 @@ class _Held:
         def first(t: Var, s: Expr) -> Expr:
             return p * rows.part + s * (rows.scan.threads * WIDE) + t * WIDE
 
+        def clear(place: tuple[Expr, Expr]) -> Stmt:
+            return Store(self.items, place, as_expr(0, self.items.dtype))
+
         def wide(t: Var, s: Var) -> Stmt:
             start = first(t, s)
-            start = n - WIDE - start if rows.reverse else start
+            at = n - WIDE - start if rows.reverse else start
 
             def lane(v: Var) -> Stmt:
                 own = WIDE - 1 - v if rows.reverse else v
-                return move(start + v, (t, s * WIDE + own))
+                return move(at + v, (t, s * WIDE + own))
 
             return over("v", WIDE, "vectorized", lane)
+
+        def guarded(t: Var, s: Var) -> Stmt:
+            none = over("v", WIDE, "unrolled", lambda v: clear((t, s * WIDE + v)))
+            there = If(first(t, s) < n, wide(t, s))
+            return there if back else seq(none, there)
 
         def single(t: Var, s: Var) -> Stmt:
             def lane(v: Var) -> list[Stmt]:
                 element, place = first(t, s) + v, (t, s * WIDE + v)
                 at = n - 1 - element if rows.reverse else element
-                clear = Store(self.items, place, as_expr(0, self.items.dtype))
                 there = If(element < n, move(at, place))
-                return [there] if back else [clear, there]
+                return [there] if back else [clear(place), there]
 
             return over("v", WIDE, "unrolled", lane)
 
@@ -256,8 +263,8 @@ class _Held:
             if not rows.wide:
                 return apart
             together = over("s", chunks, "unrolled", lambda s: wide(t, s))
+            some = over("s", chunks, "unrolled", lambda s: guarded(t, s))
             whole = (p + 1) * rows.part <= n
-            aligned = (n % WIDE).equal(0)
-            return If(whole & aligned, together, apart)
+            return If((n % WIDE).equal(0), If(whole, together, some), apart)
 
         return rows.scan.each(program)
