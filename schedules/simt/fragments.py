@@ -70,9 +70,18 @@ class Lanes:
         return [i[0], j[0], i[3], j[3]], [i[1], j[1], i[2], j[2], j[4]]
 
     def share(
-        self, s: Schedule, block: str, order: Sequence[str] = ("row", "column")
+        self,
+        s: Schedule,
+        block: str,
+        order: Sequence[str] = ("row", "column"),
+        *,
+        columns_first: bool = False,
     ) -> None:
-        """Share out a nest over the tile: the last two loops around a block."""
+        """Share out a nest over the tile: the last two loops around a block.
+
+        `columns_first`: what is done for each column, as a guard, is done around what
+        is done for each row of it, and not the other way about.
+        """
         found = dict(zip(order, s.loops(block)[-2:], strict=True))
         i, j = s.split(found["row"], self.split(0)), found["column"]
         if self.wide:
@@ -80,6 +89,8 @@ class Lanes:
             threads, own = [i[0], j0, i[3], lane], [i[1], i[2], j1, eight]
         else:
             threads, own = self.order(i, s.split(j, self.split(1)))
+        if columns_first:
+            own = [*sorted(own[:-1], key=lambda loop: loop in i), own[-1]]
         s.reorder(*threads, *own)
         over_threads(s, threads, own[:-1])
         s.vectorize(own[-1])

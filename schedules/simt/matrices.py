@@ -14,7 +14,7 @@ zeros there, and what is made of the zeros is not stored.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Final
@@ -157,14 +157,38 @@ def as_matrices(s: Schedule, stage: Stage, sides: Sides) -> Matrices:
     _fuse_places(s, result, places)
     names = [load.buffer.name for load in sides.loads]
     copies = [s.reindex(stage.name, name) for name in names]
+    _batches_first(s, stage.name, loops, copies)
     gathered_with_edges(s, [copy for copy, _ in copies])
     found = [name for name, at in zip(_GROUPS, places, strict=True) if at]
     first = dict(zip(_GROUPS, places, strict=True))
-    order = tuple(sorted(found, key=lambda name: first[name][0]))
-    if order[0] != "batch" and "batch" in order:
-        raise ScheduleError(f"{stage.name} has its batches inside of its results")
+    lying = sorted(found, key=lambda name: first[name][0])
+    if lying != found:  # neighbours in the sums are what they are in the result
+        s.permute_dims(result, [lying.index(name) for name in found])
     pair = copies[0], copies[1]
-    return Matrices(stage.name, loops, pair, result, order, writer)
+    return Matrices(stage.name, loops, pair, result, tuple(found), writer)
+
+
+def _batches_first(
+    s: Schedule,
+    block: str,
+    loops: Mapping[str, str],
+    copies: Sequence[tuple[str, str]],
+) -> None:
+    """Let copies go by batches, then by rows or columns, then by steps.
+
+    They go by the axes of the block, of which a batch may be one inside, as groups of
+    channels are.
+    """
+    product = next(b for b in blocks(s.function) if b.name == block)
+    driving = [str(getattr(axis.value, "name", "")) for axis in product.axes]
+    for (copy, made), side in zip(copies, ("row", "column"), strict=True):
+        wanted = [group for group in ("batch", side, "step") if group in loops]
+        lying = sorted(wanted, key=lambda group: driving.index(loops[group]))
+        if lying != wanted:
+            order = [lying.index(group) for group in wanted]
+            around = s.loops(copy)
+            s.permute_dims(made, order)
+            s.reorder(*(around[place] for place in order))
 
 
 def _steps(stage: Stage, sides: Sides) -> tuple[str, ...]:

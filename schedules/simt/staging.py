@@ -21,6 +21,7 @@ from tensorlang.ir.nodes import (
     Expr,
     Let,
     Load,
+    Store,
     Var,
     as_expr,
 )
@@ -130,7 +131,7 @@ def lies(s: Schedule, copy: str, lanes: int = WIDE) -> tuple[bool, bool]:
 def lies_along_steps(block: Block) -> bool:
     """Whether what a copy gathers has its longest runs of neighbours along steps."""
     load = gathered(block)
-    *_, row, step = (axis.var for axis in block.axes)
+    row, step = _row_and_step(block)
     others = {axis.var for axis in block.axes}
     return _run(load, step, others) >= _run(load, row, others)
 
@@ -141,7 +142,7 @@ def lies_along_rows(block: Block, lanes: int = WIDE) -> bool:
     They are, too, where they are channels of pixels: `x[row // 256, row % 256]`.
     """
     load = gathered(block)
-    row = block.axes[-2].var
+    row, _ = _row_and_step(block)
     *before, last = load.indices
     match last:
         case Binary(op="floormod", a=inner, b=Const(value=size)) if inner == row:
@@ -149,6 +150,15 @@ def lies_along_rows(block: Block, lanes: int = WIDE) -> bool:
                 row not in free_vars(_of_chunks(index, row, lanes)) for index in before
             )
     return last == row and all(row not in free_vars(index) for index in before)
+
+
+def _row_and_step(block: Block) -> tuple[Var, Var]:
+    """The axes of the last two dimensions of what a copy makes."""
+    (store,) = (n for n in walk(block.body) if isinstance(n, Store))
+    row, step = store.indices[-2:]
+    assert isinstance(row, Var)
+    assert isinstance(step, Var)
+    return row, step
 
 
 def _of_chunks(index: Expr, row: Var, lanes: int) -> Expr:

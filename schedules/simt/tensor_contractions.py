@@ -55,13 +55,9 @@ def tensor_contractions(s: Schedule, knobs: Knobs, stage: Stage) -> None:
     form = FORMS[kinds.pop()]
     first = stage.loads[0] == sides.loads[0]
     matrices = as_matrices(s, stage, sides)
-    turned = matrices.order[-1] == "row"
-    if turned:  # results of a row lie side by side: these are it
-        matrices, first = _turned(matrices), not first
-        sizes[:2] = sizes[1::-1]
     tile = tile_of(s, knobs, stage, form, sizes)
     staged = [_Staged(*made, *lies(s, made[0], form.chunk)) for made in matrices.copies]
-    parts = _parts(knobs, stage, sides, tile, turned=turned)
+    parts = _parts(knobs, stage, sides, tile)
     step = tile.depth * parts
     _fill(s, matrices, {"row": tile.rows, "column": tile.columns, "step": step})
     if parts == 1:
@@ -74,25 +70,11 @@ def tensor_contractions(s: Schedule, knobs: Knobs, stage: Stage) -> None:
     added_up(s, matrices)
 
 
-def _parts(
-    knobs: Knobs, stage: Stage, sides: Sides, tile: Tile, *, turned: bool
-) -> int:
+def _parts(knobs: Knobs, stage: Stage, sides: Sides, tile: Tile) -> int:
     """The knob: in how many parts the steps go."""
-    sizes = (tile.columns, tile.rows) if turned else (tile.rows, tile.columns)
     again = f"_{stage.name}" if "step_parts" in knobs.values else ""
-    default = parts_of(sides, sizes)
+    default = parts_of(sides, (tile.rows, tile.columns))
     return knobs.choice(f"step_parts{again}", PARTS, default=default)
-
-
-def _turned(matrices: Matrices) -> Matrices:
-    """The same product with rows and columns in each other's place."""
-    names = {"row": "column", "column": "row"}
-    return replace(
-        matrices,
-        loops={names.get(name, name): loop for name, loop in matrices.loops.items()},
-        copies=(matrices.copies[1], matrices.copies[0]),
-        order=tuple(names.get(name, name) for name in matrices.order),
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +121,11 @@ def _schedule(
     k0, k1, k2 = steps[0], *s.split(steps[1], [tile.depth // form.step, form.step])
     threads, own = lanes.order(i, j)
     batch = [loops["batch"]] if "batch" in loops else []
-    s.reorder(*batch, i0, j0, k0, *threads, k1, *own, k2)
+    tiles = [i0, j0] if extent(s, j0) is not None else [j0, i0]  # known ones inside
+    s.reorder(*batch, *tiles, k0, *threads, k1, *own, k2)
     made = next(b for b in blocks(s.function) if b.name == block)
     (result,) = writes(made)
-    write, sums = s.cache_write(block, result.name, "shared", at=j0)
+    write, sums = s.cache_write(block, result.name, "shared", at=tiles[-1])
     if matrices.writer:
         tried(s, _written_by, s, matrices.writer)
     init = s.decompose_reduction(block, k0)
@@ -150,36 +133,33 @@ def _schedule(
         _stage(s, operand, k0, tile, form)
     first = len(batch) + 2
     over_threads(s, s.loops(init)[first : first + 4], s.loops(init)[first + 4 :])
-    lanes.share(s, write, matrices.order[-2:])
+    lanes.share(s, write, columns_first=tiles[0] == j0)
     over_threads(s, threads, [k1, *own[:2]])
     ndim = shaped(s, sums).ndim
-    s.transform_layout(sums, fragment_layout(lanes, matrices.order[-2:], ndim - 2))
+    s.transform_layout(sums, fragment_layout(lanes, first=ndim - 2))
     ways = [f"_{side}c" for side, o in zip("ab", staged, strict=True) if not o.steps]
     s.tensorize(own[2], form.instruction(ways, swapped=swapped))
-    _blocks(s, [*batch, i0, j0])
+    _blocks(s, [*batch, *tiles])
     stages = min(tile.stages, extent(s, k0) or tile.stages)
     if stages > 1:
         s.pipeline(k0, stages)
 
 
 def _blocks(s: Schedule, loops: Sequence[str]) -> None:
-    """Bind loops over batches, tiles of rows and of columns, to blocks.
+    """Bind loops over batches and over tiles, slowest first, to blocks.
 
-    As many as possible go to block.x, neighbours sharing their rows: of block.y and
-    block.z there are only 65535. Where a loop's length varies, those around it do not
-    go with it: to take them apart again is a division by what is not known.
+    As many as possible go to block.x, neighbours sharing what they read: of block.y
+    and block.z there are only 65535. Where a loop's length varies, those around it do
+    not go with it: to take them apart again is a division by what is not known.
     """
-    *batch, rows, columns = loops
-    known = [extent(s, loop) is not None for loop in loops]
-    if not known[-1]:
-        inner, outer = [columns], [("block.y", rows), *(("block.z", b) for b in batch)]
-    elif not known[-2]:
-        inner, outer = [rows, columns], [("block.z", b) for b in batch]
-    else:
-        inner, outer = list(loops), []
-    s.bind(fused(s, inner), "block.x")
-    for index, loop in outer:
-        s.bind(loop, index)
+    left = list(loops)
+    for index in ("block.x", "block.y", "block.z"):
+        known = [extent(s, loop) is not None for loop in left]
+        count = next((n for n, fixed in enumerate(reversed(known)) if not fixed), None)
+        cut = 0 if count is None else max(len(left) - count - 1, 0)
+        if left:
+            s.bind(fused(s, left[cut:]), index)
+        left = left[:cut]
 
 
 def _written_by(s: Schedule, writer: str) -> None:

@@ -10,6 +10,7 @@ from math import gcd
 
 from tensorlang.ir.affine import (
     ONE,
+    Monomial,
     Poly,
     add,
     constant,
@@ -193,7 +194,10 @@ def _symbolic(total: Poly, d: Expr, known: Known, op: str) -> Expr | None:
 
 
 def rejoined(total: Poly, known: Known) -> Poly:
-    """`c * (x // c) + x % c` put together again as x."""
+    """`c * (x // c) + x % c` put together again as x.
+
+    `c * (x // c % b) + x % c` is `x % (b * c)`.
+    """
     for monomial, coefficient in total.items():
         if len(monomial) != 1 or not isinstance(monomial[0], Binary):
             continue
@@ -204,10 +208,28 @@ def rejoined(total: Poly, known: Known) -> Poly:
         if c <= 0:
             continue
         divided = Binary("floordiv", factor.a, factor.b)
-        high = poly(_or(quotient(factor.a, factor.b, known), divided), known.polys)
+        above = _or(quotient(factor.a, factor.b, known), divided)
+        high = poly(above, known.polys)
+        found = _digit_above(total, above, coefficient * c)
+        if found is not None:
+            digits = {found[0]: coefficient * c, monomial: coefficient}
+            left = add(total, digits, -1)
+            both = Binary("floormod", factor.a, Const(c * found[1], factor.b.dtype))
+            return rejoined(add(left, {(both,): coefficient}), known)
         want = scaled(high, coefficient * c)
         if want and all(total.get(m) == value for m, value in want.items()):
             joined = add(add(total, want, -1), {monomial: coefficient}, -1)
             whole = scaled(poly(factor.a, known.polys), coefficient)
             return rejoined(add(joined, whole), known)
     return total
+
+
+def _digit_above(total: Poly, x: Expr, weight: int) -> tuple[Monomial, int] | None:
+    """The term `weight * (x % b)` of a sum, and b; None where there is none."""
+    for monomial, coefficient in total.items():
+        match monomial:
+            case (Binary(op="floormod", a=a, b=Const(value=size)),) if (
+                a == x and coefficient == weight and int(size) > 0
+            ):
+                return monomial, int(size)
+    return None

@@ -36,7 +36,7 @@ def ask_once(function: Function) -> Function:
 def _outside(loop: For) -> Stmt:
     """The condition that a loop's body is, around the loop."""
     match loop:
-        case For(kind="serial", body=If(cond=cond, then=then, orelse=None)):
+        case For(kind="serial" | "unrolled", body=If(cond=cond, then=then, orelse=None)):
             if loop.var not in free_vars(cond) and not reads(cond):
                 return If(cond, replace(loop, body=then))
     return loop

@@ -338,6 +338,9 @@ class _Lockstep:
         )
         assert together is not None
         some = self.in_some(stmt.cond)
+        if some == together:  # `2 * i < 14` is `2 * i + 1 < 14`: none or all
+            self.made.append(If(together, whole))
+            return
         if some is not None:
             lanes = Lanes(self.lane, stmt.cond, some, together, self.renumbered)
             made = one_body(whole, lanes, self.names)

@@ -31,6 +31,16 @@ CASES = {
         ((2, 5, 6, 16), (16, 16, 3, 3)),
         {"padding": (2, 1), "stride": 2, "layout": "NHWC"},
     ),
+    "groups": (
+        "nn.conv2d",
+        ((2, 32, 3, 4), (32, 16, 3, 3)),
+        {"padding": 1, "groups": 2},
+    ),
+    "groups, last": (
+        "nn.conv2d",
+        ((2, 3, 4, 32), (32, 16, 3, 3)),
+        {"padding": 1, "groups": 2, "layout": "NHWC"},
+    ),
     "weights": (
         "nn.conv2d_grad_weight",
         ((2, 16, 5, 6), (2, 32, 5, 6)),
