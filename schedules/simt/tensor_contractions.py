@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Final
 
 from tensorlang.errors import ScheduleError
@@ -32,7 +33,13 @@ from tensorlang.schedules.simt.matrices import (
 )
 from tensorlang.schedules.simt.split_steps import PARTS, added_up, in_parts, parts_of
 from tensorlang.schedules.simt.staging import lies
-from tensorlang.schedules.simt.tensor_cores import FORMS, Form, Tile, tile_of
+from tensorlang.schedules.simt.tensor_cores import (
+    FORMS,
+    Form,
+    Tile,
+    takes_turns,
+    tile_of,
+)
 from tensorlang.schedules.stages import Stage, extent_of
 from tensorlang.scheduling import Knobs, Schedule
 
@@ -58,6 +65,9 @@ def tensor_contractions(s: Schedule, knobs: Knobs, stage: Stage) -> None:
     tile = tile_of(s, knobs, stage, form, sizes)
     staged = [_Staged(*made, *lies(s, made[0], form.chunk)) for made in matrices.copies]
     parts = _parts(knobs, stage, sides, tile)
+    if parts == 1 and staged[1].steps and takes_turns(tile, form):
+        again = f"_{stage.name}" if "wide" in knobs.values else ""
+        tile = replace(tile, wide=knobs.flag(f"wide{again}", default=_is_even(sides)))
     step = tile.depth * parts
     _fill(s, matrices, {"row": tile.rows, "column": tile.columns, "step": step})
     if parts == 1:
@@ -68,6 +78,12 @@ def tensor_contractions(s: Schedule, knobs: Knobs, stage: Stage) -> None:
     alone = replace(matrices, block=block, writer="")
     _schedule(s, alone, staged, tile, form, steps=steps, swapped=not first)
     added_up(s, matrices)
+
+
+def _is_even(sides: Sides) -> bool:
+    """Whether results of an image, or of a pixel, go in wholes of 16 bytes."""
+    known = [extent_of(loop) or 1 for loop in sides.groups["column"]]
+    return prod(known) % 8 == 0
 
 
 def _parts(knobs: Knobs, stage: Stage, sides: Sides, tile: Tile) -> int:
@@ -125,12 +141,14 @@ def _schedule(
     s.reorder(*batch, *tiles, k0, *threads, k1, *own, k2)
     made = next(b for b in blocks(s.function) if b.name == block)
     (result,) = writes(made)
+    if tile.wide:  # two products that take turns are two
+        own[1:3] = [fused(s, own[1:3])]
     write, sums = s.cache_write(block, result.name, "shared", at=tiles[-1])
     if matrices.writer:
         tried(s, _written_by, s, matrices.writer)
     init = s.decompose_reduction(block, k0)
     for operand in staged:
-        _stage(s, operand, k0, tile, form)
+        _stage(s, operand, k0, tile, form, wide=tile.wide and operand is staged[1])
     first = len(batch) + 2
     over_threads(s, s.loops(init)[first : first + 4], s.loops(init)[first + 4 :])
     lanes.share(s, write, columns_first=tiles[0] == j0)
@@ -138,7 +156,7 @@ def _schedule(
     ndim = shaped(s, sums).ndim
     s.transform_layout(sums, fragment_layout(lanes, first=ndim - 2))
     ways = [f"_{side}c" for side, o in zip("ab", staged, strict=True) if not o.steps]
-    s.tensorize(own[2], form.instruction(ways, swapped=swapped))
+    s.tensorize(own[2], form.instruction(ways, swapped=swapped, wide=tile.wide))
     _blocks(s, [*batch, *tiles])
     stages = min(tile.stages, extent(s, k0) or tile.stages)
     if stages > 1:
@@ -166,14 +184,16 @@ def _written_by(s: Schedule, writer: str) -> None:
     s.inline(writer, reverse=True)
 
 
-def _stage(s: Schedule, operand: _Staged, at: str, tile: Tile, form: Form) -> None:
+def _stage(
+    s: Schedule, operand: _Staged, at: str, tile: Tile, form: Form, *, wide: bool
+) -> None:
     """Gather an operand right inside of a loop, 16 bytes at once where they are so."""
     copy, buffer, threads = operand.copy, operand.buffer, tile.lanes.threads
     s.compute_at(copy, at)
     s.set_scope(buffer, "shared")
     first = shaped(s, buffer).ndim - 2
     if operand.steps:
-        layout = swizzled(tile.depth, form.chunk, first=first)
+        layout = swizzled(tile.depth, form.chunk, wide=wide, first=first)
         staged_rows(s, copy, buffer, layout, threads=threads, chunk=form.chunk)
         return
     rows, steps = s.loops(copy)[-2:]

@@ -108,21 +108,19 @@ def tensor_cores(s: Schedule, knobs: Knobs, stage: Stage) -> None:
     loops = *(tile_axes(stage) or ()), *stage.driven("reduction")
     sizes = [extent_of(loop) for loop in loops]
     tile = tile_of(s, knobs, stage, form, sizes, most=_enough(sizes))
-    if _takes_turns(pair[1], tile, form):
+    if not pair[1].turned and tile.swizzle and takes_turns(tile, form):
         name = f"wide_{stage.name}" if "wide" in knobs.values else "wide"
         tile = replace(tile, wide=knobs.flag(name, default=not _ends_long(s, stage)))
     _schedule(s, stage, pair, tile, form)
 
 
-def _takes_turns(columns: Operand, tile: Tile, form: Form) -> bool:
-    """Whether two products may take turns in 32 columns, without a bank conflict."""
+def takes_turns(tile: Tile, form: Form) -> bool:
+    """Whether two products may take turns in 32 columns, without a bank conflict.
+
+    Of an operand that lies along steps, and is swizzled.
+    """
     of_16_bits = form.chunk == 8 and tile.depth >= 4 * form.chunk
-    return (
-        of_16_bits
-        and tile.swizzle
-        and not columns.turned
-        and not (tile.lanes.products[1] % 2)
-    )
+    return of_16_bits and tile.lanes.products[1] % 2 == 0
 
 
 def operands(stage: Stage) -> tuple[Operand, Operand]:
