@@ -75,4 +75,4 @@ def test_tiles_are_no_wider_than_the_channels():
     workload = op.workload((2, 64, 12, 12), (64, 64, 3, 3), dtypes="bf16")
     schedule(op, workload, GPU, "direct", knobs)
     tile = knobs.values["block_rows"], knobs.values["block_columns"]
-    assert tile == (128, 64)  # pixels of a batch that varies, and all channels
+    assert tile == (64, 128)  # all channels, and pixels of a batch that varies
