@@ -10,10 +10,12 @@ What stands behind it, such as a division by a size, can then leave the loop, to
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from tensorlang.ir.nodes import For, Function, If, Stmt
 from tensorlang.ir.visit import free_vars, reads, rebuild
+
+_ONE_THREAD: Final = ("serial", "unrolled")  # loops of one thread
 
 
 def ask_once(function: Function) -> Function:
@@ -36,7 +38,9 @@ def ask_once(function: Function) -> Function:
 def _outside(loop: For) -> Stmt:
     """The condition that a loop's body is, around the loop."""
     match loop:
-        case For(kind="serial" | "unrolled", body=If(cond=cond, then=then, orelse=None)):
+        case For(body=If(cond=cond, then=then, orelse=None)) if (
+            loop.kind in _ONE_THREAD
+        ):
             if loop.var not in free_vars(cond) and not reads(cond):
                 return If(cond, replace(loop, body=then))
     return loop
