@@ -16,6 +16,8 @@ PROBLEM = devices.cuda_problem()
 @pytest.fixture(autouse=True)
 def device(request: pytest.FixtureRequest) -> Target:
     if request.config.getoption("--ptx"):
+        if request.node.get_closest_marker("gpu_only"):
+            pytest.skip("a GPU's own: its memory, its clock, or other processes on it")
         request.getfixturevalue("ptx_driver")
     elif PROBLEM:
         pytest.skip(PROBLEM if PROBLEM.startswith("no GPU") else f"no GPU: {PROBLEM}")

@@ -61,6 +61,7 @@ def test_a_check_reports_its_fault_once():
     np.testing.assert_array_equal(rows, table[[1, 49]])
 
 
+@pytest.mark.gpu_only
 def test_no_memory():
     with pytest.raises(DeviceMemoryError, match="free arrays on the device"):
         cuda_device.Memory(cuda_device.device(0), 1 << 42)
@@ -76,6 +77,7 @@ def test_shared_memory_beyond_48_kib_is_asked_for():
     np.testing.assert_allclose(given[-1], expected[-1], rtol=2e-3, atol=2e-3)
 
 
+@pytest.mark.gpu_only
 def test_timing(device):
     op = find("nn.relu")
     workload = op.workload((1 << 26,))
@@ -88,6 +90,7 @@ def test_timing(device):
     assert 1e10 < bytes_a_second < 2e13
 
 
+@pytest.mark.gpu_only
 def test_the_tuners_worker():
     op = find("nn.relu")
     workload = op.workload((1 << 20,))
@@ -99,6 +102,7 @@ def test_the_tuners_worker():
     assert all(0 < one < 0.1 for one in samples[Candidate("direct").key])
 
 
+@pytest.mark.gpu_only
 def test_many_sets_in_few_launches_are_as_one_at_a_time():
     torch = pytest.importorskip("torch", reason="no GPU in torch: not installed")
     if not torch.cuda.is_available():
