@@ -103,6 +103,15 @@ def test_an_fma_rounds_once(applied, kind):
         assert float(got) == nearest(exact, kind), (x, y, z)
 
 
+@pytest.mark.parametrize("kind", ["f4", "f8"])
+def test_an_fma_keeps_the_sign_of_zero(applied, kind):
+    a, c = np.array([[0.0, -0.0, 0.0, -0.0, 3.0], [0.0, -0.0, -0.0, 0.0, -6.0]], kind)
+    name = f"fma.rn.f{8 * a.itemsize}"
+    made = applied(name, kind, a, np.full(5, 2, kind), c)
+    assert not made.any()
+    assert np.signbit(made).tolist() == [False, True, False, False, False]
+
+
 def test_roots_and_reciprocals(applied):
     positive = np.abs(A)
     assert same(applied("sqrt.rn.f32", "f4", positive), np.sqrt(positive))

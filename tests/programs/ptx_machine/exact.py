@@ -57,6 +57,7 @@ def fma_double(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     low, lower = two_sum(c, rest)
     top, middle = two_sum(product, low)
     made = top + odd_sum(middle, lower)
+    made = np.where(made == 0, a * b + c, made)  # exact there, and of the right sign
     plain = _is_safe(a) & _is_safe(b) & _is_safe(c)
     if not plain.all():
         hard = [x[~plain] for x in (a, b, c)]
