@@ -4,6 +4,8 @@ import pytest
 
 from tensorlang import targets
 from tensorlang.ir.parser import parse
+from tensorlang.ops import find
+from tensorlang.ops.building import default
 from tensorlang.tuner.pruning import refusal
 
 CUDA = targets.get("cuda:sm_80")
@@ -59,3 +61,22 @@ def f(y: Out[f32[64]]):
             y[t] = b[j]
 """)
     assert not refusal(both, CUDA)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+@pytest.mark.parametrize("name", ["nn.dense", "math.matmul", "nn.conv2d"])
+def test_tiles_that_are_the_default_are_not_refused(name, dtype):
+    op = find(name)
+    workload = op.workload(*op.default.shapes, dtypes=dtype)
+    assert not refusal(default(op, workload, CUDA, {})[0].function, CUDA)
+
+
+def test_what_is_written_out_too_often_is_refused():
+    func = parse("""
+def f(x: f32[8192], y: Out[f32[8192]]):
+    for t in bound(32, "thread.x"):
+        for i in unrolled(8192):
+            if t == 0:
+                y[i] = x[i] * x[8191 - i] + 1.0
+""")
+    assert "vector operations, more than 60000" in refusal(func, CUDA)
