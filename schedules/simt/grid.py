@@ -23,6 +23,7 @@ THREADS: Final = (32, 64, 128, 256, 512)
 LANES: Final = (1, 2, 4, 8, 16)
 STEPS: Final = (1, 2, 4, 8, 16, 32)
 _FILLED: Final = 0.9  # of the threads of blocks, at least
+GROUPS: Final = (4, 8, 16, 32, 64)  # blocks of columns that follow each other
 _ACCESS_BITS: Final = 128  # of one access by a thread
 _TOGETHER: Final = 32  # numbers that a thread does at once
 
@@ -136,3 +137,18 @@ def is_empty(s: Schedule, loop: str) -> bool:
     """Whether a loop never runs."""
     found = loop_named(s, loop).extent
     return isinstance(found, Const) and found.value <= 0
+
+
+def neighbouring(s: Schedule, blocks: str, group: int) -> list[str]:
+    """The loop over blocks of columns: groups of them, and those of a group.
+
+    With the rows between the two, blocks that run at the same time read few columns and
+    few rows, which stay in the cache. All are one group where they are not more, or
+    where no number from a quarter of `group` on divides them.
+    """
+    count = extent(s, blocks)
+    sizes = range(group, max(group // 4, 2) - 1, -1)
+    size = next((n for n in sizes if count is not None and count % n == 0), None)
+    if count is None or count <= group or size is None:
+        return [blocks]
+    return list(s.split(blocks, [None, size]))

@@ -32,6 +32,7 @@ from tensorlang.schedules.simt.fragments import (
     staged_rows,
     swizzled,
 )
+from tensorlang.schedules.simt.grid import GROUPS, neighbouring
 from tensorlang.schedules.stages import Stage, extent_of, has_long_chains, tile_axes
 from tensorlang.scheduling import Knobs, Schedule
 
@@ -90,6 +91,7 @@ class Tile:
     stages: int
     swizzle: bool
     wide: bool = False
+    group: int = 0
 
     @property
     def lanes(self) -> Lanes:
@@ -111,7 +113,9 @@ def tensor_cores(s: Schedule, knobs: Knobs, stage: Stage) -> None:
     if not pair[1].turned and tile.swizzle and takes_turns(tile, form):
         name = f"wide_{stage.name}" if "wide" in knobs.values else "wide"
         tile = replace(tile, wide=knobs.flag(name, default=not _ends_long(s, stage)))
-    _schedule(s, stage, pair, tile, form)
+    again = f"_{stage.name}" if "group" in knobs.values else ""
+    group = knobs.choice(f"group{again}", GROUPS, default=16)
+    _schedule(s, stage, pair, replace(tile, group=group), form)
 
 
 def takes_turns(tile: Tile, form: Form) -> bool:
@@ -293,7 +297,8 @@ def _schedule(
     j0, *j = s.split(column.var.name, [None, *lanes.split(1)])
     k0, k1, k2 = s.split(folded.var.name, [None, tile.depth // form.step, form.step])
     threads, own = lanes.order(i, j)
-    s.reorder(i0, j0, k0, *threads, k1, *own, k2)
+    *groups, j0 = neighbouring(s, j0, tile.group)
+    s.reorder(*groups, i0, j0, k0, *threads, k1, *own, k2)
     if tile.wide:  # two products that take turns are two
         own[1:3] = [fused(s, own[1:3])]
     write, sums = s.cache_write(block, result, "shared", at=j0)
@@ -306,7 +311,8 @@ def _schedule(
             operand, length, tile, form, wide=tile.wide and operand == pair[1]
         )
         staged_rows(s, *made, layout, threads=lanes.threads, chunk=form.chunk)
-    over_threads(s, s.loops(init)[2:6], s.loops(init)[6:])
+    first = s.loops(init)[len(groups) + 2 :]
+    over_threads(s, first[:4], first[4:])
     lanes.share(s, write)
     over_threads(s, threads, [k1, *own[:2]])
     s.transform_layout(sums, fragment_layout(lanes))
@@ -315,6 +321,8 @@ def _schedule(
     s.tensorize(own[2], name)
     s.bind(i0, "block.y")
     s.bind(j0, "block.x")
+    for loop in groups:
+        s.bind(loop, "block.z")
     stages = min(tile.stages, extent(s, k0) or tile.stages)
     if stages > 1:
         s.pipeline(k0, stages)

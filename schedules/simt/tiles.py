@@ -23,6 +23,7 @@ from tensorlang.ir.visit import blocks, writes
 from tensorlang.schedules.cutting import extent, fused, tried
 from tensorlang.schedules.generic import stage_named
 from tensorlang.schedules.simt.fragments import over_threads
+from tensorlang.schedules.simt.grid import GROUPS, neighbouring
 from tensorlang.schedules.simt.matrices import Matrices, Sides, as_matrices, sides_of
 from tensorlang.schedules.simt.register_tiles import WIDE, RegisterTile
 from tensorlang.schedules.simt.staging import Staged, lies
@@ -48,6 +49,7 @@ class Tile:
     depth: int
     part: int
     stages: int
+    group: int
 
 
 def tiles(s: Schedule, knobs: Knobs, stage: Stage) -> None:
@@ -89,6 +91,7 @@ def _tile(knobs: Knobs, name: str, sides: Sides, *, ahead: bool) -> Tile:
         knobs.choice(f"depth{again}", _DEPTHS, default=16),
         knobs.choice(f"part{again}", _PARTS, default=part),
         knobs.choice(f"stages{again}", _STAGES, default=3 if ahead else 1),
+        knobs.choice(f"group{again}", GROUPS, default=16),
     )
 
 
@@ -173,7 +176,7 @@ def _schedule(
     i0, *i = s.split(loops["row"], [None, *own.split(0)])
     j0, *j = s.split(loops["column"], [None, *own.split(1)])
     k0, k1, k2 = s.split(loops["step"], [None, tile.depth // WIDE, WIDE])
-    first = [batch] if batch else []
+    *first, j0 = [batch, j0] if batch else neighbouring(s, j0, tile.group)
     threads, _ = own.order(i, j)
     staged = [
         Staged(*made, size, size // side, tile.depth, own.threads, *lies(s, made[0]))

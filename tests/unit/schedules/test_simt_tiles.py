@@ -9,7 +9,7 @@ from tensorlang.codegen.simt.host import launches
 from tensorlang.codegen.simt.lower import lower
 from tensorlang.errors import InterpreterError
 from tensorlang.ir.interpreter import run
-from tensorlang.ir.nodes import Alloc, Barrier, Load, Ramp, Seq, seq
+from tensorlang.ir.nodes import Alloc, Barrier, Const, Load, Ramp, Seq, seq
 from tensorlang.ir.parser import parse
 from tensorlang.ir.visit import allocations, transform, walk
 from tensorlang.ops import find
@@ -106,6 +106,17 @@ def test_steps_in_parts_are_launches_of_their_own():
     assert made.knobs["part"] == 1024
     blocks = [loop for loop in walk(made.function) if getattr(loop, "thread", "")]
     assert "block.z" in {loop.thread for loop in blocks}
+
+
+@pytest.mark.parametrize(("columns", "groups"), [(256, 1), (640, 5), (704, 1)])
+def test_blocks_of_some_columns_go_through_all_rows_first(columns, groups):
+    op, shapes = find("nn.dense"), ((40, 32), (columns, 32))
+    pinned = {"rows": 4, "columns": 4, "depth": 8, "part": 0, "group": 4}
+    as_compiled(op, shapes, pinned)
+    func = default(op, op.workload(*shapes), GPU, pinned)[0].function
+    (launch,) = launches(lower(func, GPU))
+    x, _, z = (int(n.value) if isinstance(n, Const) else None for n in launch.grid)
+    assert (x * z, z) == (columns // 64, groups)
 
 
 @pytest.mark.parametrize(("size", "columns"), [(1024, 4), (2048, 8)])

@@ -121,6 +121,15 @@ def test_a_lane_stores_eight_neighbours_at_once(depth, warps, n):
     assert ("*(bf16x8 *)(y + " in render(func, GPU)) == (n % 8 == 0)
 
 
+def test_blocks_of_some_columns_go_through_all_rows_first():
+    knobs = {"block_rows": 32, "block_columns": 32, "group": 4}
+    func = dense(((64, 32), (256, 32)), knobs=knobs)
+    (launch,) = launches(func)
+    assert [str(launch.grid[0]), str(launch.grid[2])] == ["4", "2"]
+    x, w = operands(func, 64, 256, 32)
+    close(outcome(func, (x, w), 64, 256)[0], product(x, w))
+
+
 def test_warps_share_a_tile():
     knobs = {"block_rows": 128, "block_columns": 64, "warp_rows": 4, "warp_columns": 1}
     func = dense(((128, 32), (64, 32)), knobs=knobs)
