@@ -85,6 +85,13 @@ SIMT = {
     "softmax": ("nn.softmax", "f32", ROWS, {}),
     "softmax grad": ("nn.softmax_grad", "f32", (*ROWS, *ROWS), {}),
     "norm": ("nn.layer_norm", "f16", ((5, 77), (77,), (77,)), {}),
+    # a block's threads meet in memory: the compiler must not read before the barrier
+    "norm grad": (
+        "nn.rms_norm_grad",
+        "f32",
+        ((5, 4096), (5, 4096), (4096,)),
+        {"inputs": "dy x weight"},
+    ),
     "sum": ("math.sum", "f32", ((3, 1000),), {}),
     "logsumexp": ("math.logsumexp", "bf16", ((3, 1000),), {}),
     "var": ("math.var", "f32", ((3, 1000),), {}),

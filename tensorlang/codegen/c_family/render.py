@@ -29,6 +29,7 @@ from tensorlang.ir.dtypes import DType, u32
 from tensorlang.ir.intervals import Interval
 from tensorlang.ir.natives import COPY_SYNCS
 from tensorlang.ir.nodes import (
+    Barrier,
     Binary,
     Buffer,
     Call,
@@ -41,7 +42,7 @@ from tensorlang.ir.nodes import (
     Var,
 )
 from tensorlang.ir.simplify import sizes
-from tensorlang.ir.visit import free_vars, writes
+from tensorlang.ir.visit import free_vars, reads, walk, writes
 from tensorlang.targets import Target
 
 _TEMPLATES: Final = {
@@ -99,6 +100,13 @@ def _templates(target: Target) -> tuple[str, ...]:
     return (*_TEMPLATES[target.kind], *on_cpu)
 
 
+def _exchanged(launch: Launch) -> frozenset[Buffer]:
+    """What must not be `restrict`: compilers move loads of that across barriers."""
+    if not any(isinstance(node, Barrier) for node in walk(launch.nest)):
+        return frozenset()
+    return reads(launch.nest) & writes(launch.nest)
+
+
 @dataclass(frozen=True)
 class _Macros:
     """The macros by name, those of the language before the common ones."""
@@ -127,6 +135,7 @@ class Printer:
         self.launch: Launch | None = None
         self.tiles: dict[Buffer, int] = {}
         self.wide: frozenset[Buffer] = frozenset()
+        self.exchanged: frozenset[Buffer] = frozenset()
         self.products: frozenset[int] = frozenset()
         given = {
             "emit": self.emit,
@@ -138,6 +147,7 @@ class Printer:
             "symbols": forms.SYMBOLS,
             "levels": forms.LEVELS,
             "is_private": is_private,
+            "is_exchanged": self.is_exchanged,
             "is_product": self.is_product,
             "is_wrapping": self.is_wrapping,
             "is_contiguous": vectors.is_contiguous,
@@ -174,6 +184,7 @@ class Printer:
         self.launch = launch
         self.tiles = vectors.tiles(launch) if self.has_vectors else {}
         self.wide = vectors.wide(launch)
+        self.exchanged = _exchanged(launch)
         has_products = "rotl_product" in self.macros.found
         self.products = rotations.products(launch.body) if has_products else frozenset()
         used = free_vars(launch.body)
@@ -185,6 +196,10 @@ class Printer:
         of = many(self.function) if "KernelOfSets" in self.macros.found else None
         macro = self.macros["KernelOfSets" if of else "Kernel"]
         return str(macro(of or launch, writes(launch.nest), indices))
+
+    def is_exchanged(self, buffer: Buffer) -> bool:
+        """Whether what a thread writes to a buffer, others may read after a barrier."""
+        return buffer in self.exchanged
 
     @property
     def has_vectors(self) -> bool:
