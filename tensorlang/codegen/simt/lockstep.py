@@ -19,23 +19,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
-from math import gcd
 from typing import Any, Final
 
 from tensorlang.codegen.blocks import conjunction
-from tensorlang.codegen.copies import ASYNC, is_zero
-from tensorlang.codegen.folding import fold_node
-from tensorlang.codegen.multiples import CHANGES, Multiples, multiple, multiples_where
+from tensorlang.codegen.multiples import Multiples, multiple, multiples_where
 from tensorlang.codegen.names import Names
 from tensorlang.codegen.simt.ragged import Lanes, one_body
+from tensorlang.codegen.simt.wide_accesses import WideAccesses, is_own
 from tensorlang.codegen.vectorize import rename
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.nodes import (
     Alloc,
-    Binary,
     Buffer,
-    Compare,
     Const,
     Expr,
     For,
@@ -47,14 +42,12 @@ from tensorlang.ir.nodes import (
     Ramp,
     Select,
     Seq,
-    Splat,
     Stmt,
     Store,
     Var,
     as_expr,
     seq,
 )
-from tensorlang.ir.simplify import simplify
 from tensorlang.ir.visit import allocations, free_vars, reads, rebuild, substitute, walk
 from tensorlang.ir.visit import writes as written_by
 
@@ -98,8 +91,7 @@ def _lanes(
         return replace(loop, kind="unrolled")
     kept: frozenset[Var] = frozenset()
     while True:
-        made = _Lockstep(deepcopy(names), loop, access_bytes, kept, known)
-        made.sizes = sizes
+        made = _Lockstep(deepcopy(names), loop, access_bytes, known, sizes, kept=kept)
         body = made.whole(loop.body)
         if made.missed <= kept:
             names.__dict__.update(made.names.__dict__)
@@ -123,7 +115,7 @@ class _Group:
         return frozenset(s.buffer for s in self.after if isinstance(s, Store))
 
 
-class _Lockstep:
+class _Lockstep(WideAccesses):
     """The lanes of one loop."""
 
     def __init__(
@@ -131,28 +123,20 @@ class _Lockstep:
         names: Names,
         loop: For,
         access_bytes: int,
-        kept: frozenset[Var],
         known: Multiples,
+        sizes: frozenset[Var],
+        *,
+        kept: frozenset[Var],
     ) -> None:
+        super().__init__(loop, known, access_bytes, sizes)
         self.names = names
-        self.multiples = known
-        self.lane = loop.var
-        self.count = int(loop.extent.value) if isinstance(loop.extent, Const) else 0
-        self.access_bytes = access_bytes
         self.kept = kept
         self.missed: set[Var] = set()
         self.arrays: dict[Var, Buffer] = {}
         self.closed: dict[Var, Expr] = {}
         self.places: dict[Var, Expr] = {}
-        self.varying: set[Var] = {loop.var}
         self.group = _Group()
         self.made: list[Stmt] = []
-        self.sizes: frozenset[Var] = frozenset()
-        self.even: set[tuple[Var, int]] | None = None
-
-    def varies(self, node: Node) -> bool:
-        """Whether a value differs between lanes."""
-        return bool(free_vars(node) & self.varying)
 
     def whole(self, stmt: Stmt) -> list[Stmt]:
         """A statement in all lanes, with nothing left to do after it."""
@@ -305,24 +289,6 @@ class _Lockstep:
                 return If(cond, loaded, replace(stmt, value=other))
         return None
 
-    def is_same(self, cond: Expr) -> bool:
-        """Whether lanes meet a condition all at once, for their places say so.
-
-        They begin at a multiple of their number, and the bounds are such multiples.
-        """
-        match cond:
-            case Binary(op="and", a=a, b=b):
-                return self.is_same(a) and self.is_same(b)
-            case Compare(op=op, a=a, b=Const(value=last)) if self.varies(a):
-                if op not in CHANGES or free_vars(a) & self.varying != {self.lane}:
-                    return False
-                bound = int(last) + CHANGES[op]
-                step = gcd(multiple(self.at(a, 0), self.multiples), bound)
-                return step >= self.count and all(self.neighbours(a))
-            case Compare():
-                return not self.varies(cond)
-        return False
-
     def branch(self, stmt: If) -> None:
         """All lanes together where each of them meets a condition, else in turn."""
         self.close()
@@ -349,43 +315,13 @@ class _Lockstep:
                 return
         self.made.append(If(together, whole, self.in_turn(stmt)))
 
-    def renumbered(self, expr: Expr, lane: Expr) -> Expr:
-        """An expression of a lane, for a lane that has another number."""
-        made: Expr = substitute(expr, {self.lane: lane})
-        return made
-
     def in_turn(self, stmt: Stmt) -> Stmt:
         """A statement in one lane after the other."""
         lane = self.names.var(self.lane.name, self.lane.dtype)
         body = rename(substitute(stmt, {self.lane: lane}), self.names)
-        held = any(map(_is_own, reads(stmt) | written_by(stmt)))  # registers by number
+        held = any(map(is_own, reads(stmt) | written_by(stmt)))  # registers by number
         kind = "unrolled" if held else "serial"
         return For(lane, Const(self.count, lane.dtype), kind, body)
-
-    def in_all(self, cond: Expr) -> Expr:
-        """A condition that holds where it does in every lane."""
-        match cond:
-            case Binary(op="and", a=a, b=b):
-                return Binary("and", self.in_all(a), self.in_all(b))
-            case Compare(op="lt" | "le", a=a, b=b) if not self.varies(b):
-                if self.rises(a):
-                    return self.at(cond, self.count - 1)
-        tests = dict.fromkeys(self.at(cond, lane) for lane in range(self.count))
-        together = conjunction(list(tests))
-        assert together is not None
-        return together
-
-    def in_some(self, cond: Expr) -> Expr | None:
-        """The first lane's condition, where it holds if it does in any lane."""
-        match cond:
-            case Binary(op="and", a=a, b=b):
-                some, more = self.in_some(a), self.in_some(b)
-                if some is None or more is None:
-                    return None
-                return Binary("and", some, more)
-            case Compare(op="lt" | "le", a=a, b=b) if not self.varies(b):
-                return self.at(cond, 0) if self.rises(a) else None
-        return None if self.varies(cond) else cond
 
     # -------------------------------------------------------------- wide accesses
 
@@ -436,116 +372,6 @@ class _Lockstep:
         self.group.before.append(Alloc(made))
         return made
 
-    def ramps(self, parts: list[Expr]) -> list[tuple[Ramp, Ramp]]:
-        """The places of each wide access: in an array of lanes, and in memory."""
-        width = self.count // len(parts)
-        return [
-            (_ramp(Const(n * width, i64), width), _ramp(first, width))
-            for n, first in enumerate(parts)
-        ]
-
-    def parts(
-        self, buffer: Buffer, index: Expr, *, own: bool = False
-    ) -> list[Expr] | None:
-        """The first indices of wide accesses, or None where there are none.
-
-        Registers are `own`: to copy them at once from or to memory.
-        """
-        width = min(self.count, self.access_bytes // buffer.dtype.bytes, _WIDEST)
-        while width > 1 and (self.count % width or width & (width - 1)):
-            width -= 1
-        if (_is_own(buffer) and not own) or free_vars(index) & self.varying != {
-            self.lane
-        }:
-            return None
-        steps = self.neighbours(index)
-        while width > 1 and not _in_runs(steps, width):
-            width //= 2
-        firsts = [self.at(index, n) for n in range(0, self.count, max(width, 1))]
-        return firsts if width > 1 and self.are_even(firsts, width) else None
-
-    def are_even(self, firsts: list[Expr], width: int) -> bool:
-        """Whether indices are multiples of a number, if sizes are that are asked to."""
-        asked = dict.fromkeys(self.sizes, width) if self.even is not None else {}
-        known = {**self.multiples, **asked}
-        if all(multiple(first, self.multiples) % width == 0 for first in firsts):
-            return True
-        if any(multiple(first, known) % width for first in firsts):
-            return False
-        for size in list(asked):
-            fewer = {var: asked[var] for var in asked if var != size}
-            known = {**self.multiples, **fewer}
-            if not any(multiple(first, known) % width for first in firsts):
-                asked = fewer
-        self.even = {*(self.even or ()), *asked.items()}
-        return True
-
-    def neighbours(self, index: Expr) -> list[bool]:
-        """Whether each lane but the first is one place further than that before it."""
-        every = [self.at(index, lane) for lane in range(self.count)]
-        return [simplify(b - a) == as_expr(1) for a, b in pairwise(every)]
-
-    def rises(self, index: Expr) -> bool:
-        """Whether an index never falls from lane to lane."""
-        every = [self.at(index, lane) for lane in range(self.count)]
-        steps = [simplify(b - a) for a, b in pairwise(every)]
-        return all(isinstance(step, Const) and step.value >= 0 for step in steps)
-
-    def has_wide(self, stmt: Stmt) -> bool:
-        """Whether a statement has accesses that would be wide if all lanes ran it."""
-        if free_vars(stmt) & self.varying != {self.lane}:
-            return False
-        outer, self.even = self.even, set()
-        found = any(
-            bool(node.indices) and self.parts(node.buffer, node.indices[0]) is not None
-            for node in walk(stmt)
-            if isinstance(node, (Load, Store))
-        )
-        self.even = outer
-        return found
-
-    def copies(self, stmt: Store) -> list[Stmt] | None:
-        """Wide copies, or of 0 in their place, where both sides go in equal parts."""
-        value = stmt.value
-        source = value.a if isinstance(value, Select) else value
-        if (
-            not isinstance(source, Load)
-            or source.mask is not None
-            or not source.indices
-        ):
-            return None
-        if not stmt.indices or (_is_own(stmt.buffer) and _is_own(source.buffer)):
-            return None
-        parts = self.parts(stmt.buffer, stmt.indices[0], own=True)
-        sources = self.parts(source.buffer, source.indices[0], own=True)
-        if parts is None or sources is None or len(sources) != len(parts):
-            return None
-        if isinstance(value, Select) and (
-            ASYNC not in stmt.hints or self.varies(value.cond) or not is_zero(value.b)
-        ):
-            return None
-        made: list[Stmt] = []
-        width = self.count // len(parts)
-        for to, first in zip(parts, sources, strict=True):
-            whole: Expr = replace(source, indices=(_ramp(first, width),))
-            if isinstance(value, Select):
-                whole = Select(value.cond, whole, Splat(value.b, width))
-            made.append(replace(stmt, indices=(_ramp(to, width),), value=whole))
-        return made
-
-    def at(self, expr: Expr, lane: int) -> Expr:
-        """An expression as one lane sees it."""
-        number = Const(lane, self.lane.dtype)
-
-        def visit(node: Any) -> Any:
-            if node == self.lane:
-                return number
-            if isinstance(node, (Const, Buffer)) or not isinstance(node, Node):
-                return node
-            return fold_node(rebuild(node, visit))
-
-        return simplify(visit(expr))
-
 
 def _direct(stmts: Sequence[Stmt]) -> list[Stmt]:
     """Statements in a row; what is loaded only to be stored next has no name."""
@@ -572,19 +398,5 @@ def _hints(stmt: Store, to: Ramp) -> tuple[str, ...]:
     return stmt.hints if seen else tuple(dict.fromkeys((*stmt.hints, "aligned")))
 
 
-def _in_runs(steps: Sequence[bool], width: int) -> bool:
-    """Whether each so many lanes, from the first on, are neighbours."""
-    return all(step or not lane % width for lane, step in enumerate(steps, 1))
-
-
-def _is_own(buffer: Buffer) -> bool:
-    """Whether a buffer is registers of the thread."""
-    return buffer.scope in ("register", "private")
-
-
 def _loads(value: Expr) -> list[Load]:
     return [node for node in walk(value) if isinstance(node, Load)]
-
-
-def _ramp(first: Expr, width: int) -> Ramp:
-    return Ramp(first, Const(1, first.dtype), width)

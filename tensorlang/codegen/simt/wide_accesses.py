@@ -1,0 +1,146 @@
+"""Wide accesses: several lanes' neighbours, moved at once by one thread."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from tensorlang.codegen.copies import ASYNC, is_zero
+from tensorlang.codegen.multiples import Multiples, multiple
+from tensorlang.codegen.simt.lanes_of_loop import LanesOfLoop
+from tensorlang.ir.dtypes import i64
+from tensorlang.ir.nodes import (
+    Buffer,
+    Const,
+    Expr,
+    For,
+    Load,
+    Ramp,
+    Select,
+    Splat,
+    Stmt,
+    Store,
+    Var,
+)
+from tensorlang.ir.visit import free_vars, walk
+
+_WIDEST: Final = 16  # lanes of a vector type
+
+
+class WideAccesses(LanesOfLoop):
+    """Which accesses of a loop's lanes are wide.
+
+    Attributes:
+        access_bytes: How many bytes an access has at most.
+        sizes: What a running kernel may be asked to be a multiple.
+        even: The multiples that were asked for; None where none may be.
+    """
+
+    def __init__(
+        self, loop: For, multiples: Multiples, access_bytes: int, sizes: frozenset[Var]
+    ) -> None:
+        super().__init__(loop, multiples)
+        self.access_bytes = access_bytes
+        self.sizes = sizes
+        self.even: set[tuple[Var, int]] | None = None
+
+    def parts(
+        self, buffer: Buffer, index: Expr, *, own: bool = False
+    ) -> list[Expr] | None:
+        """The first indices of wide accesses, or None where there are none.
+
+        Registers are `own`: to copy them at once from or to memory.
+        """
+        width = min(self.count, self.access_bytes // buffer.dtype.bytes, _WIDEST)
+        while width > 1 and (self.count % width or width & (width - 1)):
+            width -= 1
+        if (is_own(buffer) and not own) or free_vars(index) & self.varying != {
+            self.lane
+        }:
+            return None
+        steps = self.neighbours(index)
+        while width > 1 and not _in_runs(steps, width):
+            width //= 2
+        firsts = [self.at(index, n) for n in range(0, self.count, max(width, 1))]
+        return firsts if width > 1 and self.are_even(firsts, width) else None
+
+    def are_even(self, firsts: list[Expr], width: int) -> bool:
+        """Whether indices are multiples of a number, if sizes are that are asked to."""
+        asked = dict.fromkeys(self.sizes, width) if self.even is not None else {}
+        known = {**self.multiples, **asked}
+        if all(multiple(first, self.multiples) % width == 0 for first in firsts):
+            return True
+        if any(multiple(first, known) % width for first in firsts):
+            return False
+        for size in list(asked):
+            fewer = {var: asked[var] for var in asked if var != size}
+            known = {**self.multiples, **fewer}
+            if not any(multiple(first, known) % width for first in firsts):
+                asked = fewer
+        self.even = {*(self.even or ()), *asked.items()}
+        return True
+
+    def has_wide(self, stmt: Stmt) -> bool:
+        """Whether a statement has accesses that would be wide if all lanes ran it."""
+        if free_vars(stmt) & self.varying != {self.lane}:
+            return False
+        outer, self.even = self.even, set()
+        found = any(
+            bool(node.indices) and self.parts(node.buffer, node.indices[0]) is not None
+            for node in walk(stmt)
+            if isinstance(node, (Load, Store))
+        )
+        self.even = outer
+        return found
+
+    def ramps(self, parts: list[Expr]) -> list[tuple[Ramp, Ramp]]:
+        """The places of each wide access: in an array of lanes, and in memory."""
+        width = self.count // len(parts)
+        return [
+            (_ramp(Const(n * width, i64), width), _ramp(first, width))
+            for n, first in enumerate(parts)
+        ]
+
+    def copies(self, stmt: Store) -> list[Stmt] | None:
+        """Wide copies, or of 0 in their place, where both sides go in equal parts."""
+        value = stmt.value
+        source = value.a if isinstance(value, Select) else value
+        if (
+            not isinstance(source, Load)
+            or source.mask is not None
+            or not source.indices
+        ):
+            return None
+        if not stmt.indices or (is_own(stmt.buffer) and is_own(source.buffer)):
+            return None
+        parts = self.parts(stmt.buffer, stmt.indices[0], own=True)
+        sources = self.parts(source.buffer, source.indices[0], own=True)
+        if parts is None or sources is None or len(sources) != len(parts):
+            return None
+        if isinstance(value, Select) and (
+            ASYNC not in stmt.hints or self.varies(value.cond) or not is_zero(value.b)
+        ):
+            return None
+        made: list[Stmt] = []
+        width = self.count // len(parts)
+        for to, first in zip(parts, sources, strict=True):
+            whole: Expr = replace(source, indices=(_ramp(first, width),))
+            if isinstance(value, Select):
+                whole = Select(value.cond, whole, Splat(value.b, width))
+            made.append(replace(stmt, indices=(_ramp(to, width),), value=whole))
+        return made
+
+
+def _in_runs(steps: Sequence[bool], width: int) -> bool:
+    """Whether each so many lanes, from the first on, are neighbours."""
+    return all(step or not lane % width for lane, step in enumerate(steps, 1))
+
+
+def is_own(buffer: Buffer) -> bool:
+    """Whether a buffer is registers of the thread."""
+    return buffer.scope in ("register", "private")
+
+
+def _ramp(first: Expr, width: int) -> Ramp:
+    return Ramp(first, Const(1, first.dtype), width)
