@@ -490,6 +490,12 @@ def _given(
         else:
             if not array.flags.writeable:
                 given(op.id, held, shape, dtype)
+            if type(array) is not np.ndarray:
+                from tensorlang.runtime.device_arrays import (  # noqa: PLC0415 - as above
+                    not_in_a_row,
+                )
+
+                raise ArgumentError(not_in_a_row(f"{op.id}: out", array))
             spare = np.empty(inner, dtype)
             outs.append(spare)
             back.append((array, spare))

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final
@@ -141,10 +142,10 @@ def get(spec: str | Target | None = None) -> Target:
     spec = (os.environ.get(TARGET_VARIABLE) or "llvm") if spec is None else spec
     if spec == "llvm":
         return host()
-    kind, _, number = str(spec).partition(":")
+    kind, colon, number = str(spec).partition(":")
     if kind == "cuda" and number in ARCHITECTURES:
         return _architecture(number)
-    if kind not in KINDS or (number and not number.isdecimal()):
+    if kind not in KINDS or (colon and not re.fullmatch("[0-9]{1,9}", number)):
         codes = (f"cuda:{arch}" for arch in ARCHITECTURES)
         known = ", ".join(map(repr, (*KINDS, *codes)))
         raise TargetError(f"{spec!r} is no target; the known ones are {known}")

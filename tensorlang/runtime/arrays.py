@@ -76,6 +76,10 @@ def _type_name(value: object) -> str:
 
 
 def _from_device(value: Any, name: str) -> Array:
+    if not hasattr(value, "place"):
+        raise ArgumentError(
+            f"{name} is a {_type_name(value)}, which stands for numbers and has none"
+        )
     where = value.place.name
     raise ArgumentError(
         f"{name} is on {where}, which this target cannot reach; compute with "

@@ -41,8 +41,8 @@ def compiled(
         toolchain.ptx_of(source, target.arch), target.arch
     )
     program = host_program(lowered)
-    asked = max(launch.get("dynamic_shared", 0) for launch in program["launches"])
-    resources["shared_bytes"] = max(resources["shared_bytes"], asked)
+    asked = [launch.get("dynamic_shared", 0) for launch in program["launches"]]
+    resources["shared_bytes"] = max(resources["shared_bytes"], *asked, 0)
     program["resources"] = resources
     of = many(lowered)
     program["many"] = of.data() if of else None

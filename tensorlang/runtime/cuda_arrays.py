@@ -49,7 +49,16 @@ class CudaPlace(Place):
         strides: tuple[int, ...] | None = None,
         **known: Any,
     ) -> DeviceArray:
-        """An array at an address; without strides its elements lie in a row."""
+        """An array at an address; without strides its elements lie in a row.
+
+        Raises:
+            ArgumentError: it has elements, and no memory.
+        """
+        if not address and 0 not in shape:
+            raise ArgumentError(
+                f"an array of shape {shape} on {self.name} has no memory: its address "
+                "is 0"
+            )
         return DeviceArray(
             self,
             address,
@@ -167,11 +176,13 @@ def from_interface(value: Any, name: str) -> DeviceArray:
         cuda_device.device(index).context,
     ):
         raise ArgumentError(f"{name} lies in a CUDA context of its own; {_CONTEXT}")
-    strides = told.get("strides")
+    strides, shape = told.get("strides"), tuple(map(int, told["shape"]))
+    if strides is not None and len(strides) != len(shape):
+        raise ArgumentError(f"{name} has shape {shape} and strides {tuple(strides)}")
     return array_at(
         index,
         address or 0,
-        tuple(map(int, told["shape"])),
+        shape,
         _told_type(value, told["typestr"]),
         strides=None if strides is None else tuple(map(int, strides)),
         writeable=not read_only,

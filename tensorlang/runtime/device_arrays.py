@@ -175,7 +175,12 @@ def row_major(shape: Iterable[int], dtype: np.dtype[Any]) -> tuple[int, ...]:
 
 
 def not_in_a_row(name: str, array: DeviceArray) -> str:
-    """What is wrong with an array whose elements do not lie in a row."""
+    """What is wrong with an array whose elements do not lie in a row, or between."""
+    if array.c_contiguous:
+        return (
+            f"{name} on {array.place.name} begins at byte {array.offset}, between two "
+            f"elements of {array.dtype.itemsize} bytes; pass a copy of it"
+        )
     return (
         f"{name} of shape {array.shape} on {array.place.name} is not contiguous; pass "
         "a contiguous copy of it"

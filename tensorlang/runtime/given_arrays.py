@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tensorlang.errors import ArgumentError
+from tensorlang.errors import ArgumentError, TensorlangError
 from tensorlang.runtime import arrays
 from tensorlang.runtime.device_arrays import DeviceArray
 
@@ -44,7 +44,15 @@ def on_device(value: Any, name: str) -> DeviceArray | None:
     place = _reader(value)
     if place is None:
         return None
-    made = _read_by(place)(value, name)
+    try:
+        made = _read_by(place)(value, name)
+    except (TypeError, ValueError, LookupError, BufferError) as error:
+        if isinstance(error, TensorlangError):
+            raise
+        raise ArgumentError(
+            f"{name}: what this {type(value).__name__} says of itself cannot be read "
+            f"({type(error).__name__}: {error})"
+        ) from error
     if made.dtype.hasobject:
         raise ArgumentError(f"{name} has elements of Python, not numbers")
     return made

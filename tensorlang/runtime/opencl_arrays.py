@@ -69,16 +69,12 @@ def from_pyopencl(array: Any, name: str) -> DeviceArray:
     """
     if array.queue is None:
         raise ArgumentError(
-            f"{name} has no command queue to compute on; pass {name}.with_queue(queue)"
+            f"{name} has no command queue to compute on; pass its .with_queue(queue)"
         )
     context = of_caller(array.context, array.queue.device)
     offset, base = int(array.offset), array.base_data
     buffer = base
-    if array.nbytes and not hasattr(base, "int_ptr"):
-        raise ArgumentError(
-            f"{name} lies in shared virtual memory, and kernels take buffers; make it "
-            "with an allocator of buffers"
-        )
+    _check_memory(array, name, offset)
     dtype, shape = np.dtype(array.dtype), tuple(map(int, array.shape))
     strides = tuple(map(int, array.strides)) if shape else ()
     place = OpenCLPlace(context, array.queue, array.allocator)
@@ -100,6 +96,22 @@ def from_pyopencl(array: Any, name: str) -> DeviceArray:
     )
 
 
+def _check_memory(array: Any, name: str, offset: int) -> None:
+    if not array.nbytes:
+        return
+    base = array.base_data
+    if not hasattr(base, "int_ptr"):
+        raise ArgumentError(
+            f"{name} lies in shared virtual memory, and kernels take buffers; make it "
+            "with an allocator of buffers"
+        )
+    room = getattr(base, "size", None)
+    if room is not None and array.flags.forc and offset + array.nbytes > room:
+        raise ArgumentError(
+            f"{name} ends {offset + array.nbytes} bytes into a buffer of {room}"
+        )
+
+
 def _part(context: Context, base: Any, offset: int, name: str) -> Any:
     """The part of a buffer from an offset on."""
     align = context.handle.mem_base_addr_align // 8
@@ -108,4 +120,12 @@ def _part(context: Context, base: Any, offset: int, name: str) -> Any:
             f"{name} begins {offset} bytes into its buffer, and OpenCL's kernels begin "
             f"at multiples of {align} there; pass a copy of it"
         )
-    return base[offset:]
+    from pyopencl import LogicError  # noqa: PLC0415 - it is loaded
+
+    try:
+        return base[offset:]
+    except LogicError as error:
+        raise ArgumentError(
+            f"{name} begins {offset} bytes into a buffer of which OpenCL makes no part "
+            f"({error}); pass a copy of it"
+        ) from error

@@ -8,6 +8,7 @@ the host; arrays of PyOpenCL are used in their own context, on their own queue.
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 from functools import cache
 from typing import Any, Final
@@ -26,6 +27,22 @@ _EXACT: Final = "-cl-fp32-correctly-rounded-divide-sqrt"
 _IN_PLACE: Final = "Portable Computing Language"
 _MOST_HELD: Final = 256  # buffers over host memory that are kept for the next call
 _NO_MEMORY: Final = (-4, -5, -6)  # object allocation, out of resources, of host memory
+
+# the processes that made a context: in a child of theirs no thread of a driver runs
+_OPENED_BY: Final[set[int]] = set()
+
+
+def check_process() -> None:
+    """See that this process is not the child of one that computed through OpenCL.
+
+    Raises:
+        DeviceError: it is, and what it starts would never end.
+    """
+    if _OPENED_BY - {os.getpid()}:
+        raise DeviceError(
+            "OpenCL was used before this process was forked, and its drivers serve no "
+            "child of a fork: start processes with 'spawn'"
+        )
 
 
 class Context:
@@ -49,6 +66,7 @@ class Context:
         is_cpu = bool(handle.type & cl.device_type.CPU)
         self.in_place: Final = is_cpu and handle.platform.name == _IN_PLACE
         self._held: dict[tuple[int, int], Any] = {}
+        _OPENED_BY.add(os.getpid())
 
     def build(self, source: str | bytes) -> Any:
         """A program, from source or from the driver's own binary.
@@ -56,6 +74,7 @@ class Context:
         Raises:
             CodegenError: the driver refuses it; the message has its own words.
         """
+        check_process()
         cl = self.cl
         exact = (_EXACT,) if self._rounds_exactly() else ()
         try:

@@ -19,6 +19,7 @@ from tensorlang.runtime.kernel import Artifact
 from tensorlang.runtime.known_calls import KnownCalls
 from tensorlang.runtime.opencl_device import (
     Context,
+    check_process,
     failed,
     kernel_data,
     of_target,
@@ -135,6 +136,7 @@ class OpenCLKernel(DeviceKernel):
 
     def _slow(self, *args: Any) -> None:
         """Check the arguments and run all launches; wait where the host has arrays."""
+        check_process()
         call = self._known.call(args)
         if call is None:
             call = calling.prepare(self.signature, args, seen)

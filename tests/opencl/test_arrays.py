@@ -1,5 +1,9 @@
 """Arrays of PyOpenCL: used where they lie, on their queue, and given back as such."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -78,6 +82,52 @@ def test_what_does_not_fit_is_told(queue):
     lone = there(queue, np.zeros((8, 33), np.float32)).with_queue(None)
     with pytest.raises(ArgumentError, match="no command queue"):
         kernel(lone)
+
+
+def test_buffers_that_do_not_hold_an_array_are_told(queue):
+    from pyopencl import array as arrays
+
+    x = there(queue, np.zeros((8, 33), np.float32))
+    buffer = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, 4096)
+    long = arrays.Array(queue, (1025,), np.float32, data=buffer)
+    with pytest.raises(ArgumentError, match="ends 4100 bytes into a buffer of 4096"):
+        nn.relu(long)
+    part = arrays.Array(queue, (8,), np.float32, data=buffer[1024:], offset=1024)
+    with pytest.raises(ArgumentError, match="of which OpenCL makes no part"):
+        nn.relu(part)
+    wide = there(queue, np.zeros((16, 33), np.float32))
+    with pytest.raises(ArgumentError, match=r"out of shape .* is not contiguous"):
+        nn.relu(x, out=wide[::2])
+
+
+FORK = """
+import os
+import numpy as np
+from tensorlang.errors import DeviceError
+from tensorlang.ops import nn
+x = np.ones((64, 64), np.float32)
+nn.softmax(x, target="opencl")
+child = os.fork()
+if child == 0:
+    nn.relu(x)
+    for op in (nn.softmax, nn.gelu):
+        try:
+            op(x, target="opencl")
+        except DeviceError as error:
+            assert "spawn" in str(error)
+        else:
+            os._exit(1)
+    os._exit(0)
+nn.softmax(x, target="opencl")
+raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.usefixtures("queue")
+def test_a_child_of_a_fork_is_told():
+    command = [sys.executable, "-W", "ignore", "-c", FORK]
+    assert subprocess.run(command, timeout=60, check=False).returncode == 0
 
 
 def test_memory_that_is_no_buffer_is_told(queue):

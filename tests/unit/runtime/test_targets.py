@@ -59,6 +59,9 @@ def test_unknown_target_says_the_known_ones():
         targets.get("metal")
     with pytest.raises(TargetError, match="'cuda:x' is no target"):
         targets.get("cuda:x")
+    for odd in ("opencl:", "cuda:", "cuda:\u0663", f"opencl:{'9' * 5000}"):
+        with pytest.raises(TargetError, match="is no target"):
+            targets.get(odd)
     with pytest.raises(TargetError, match="one CPU target"):
         targets.get("llvm:1")
 

@@ -1,0 +1,16 @@
+"""What stands for numbers and has none, given to an operator, is told."""
+
+import numpy as np
+import pytest
+
+from tensorlang.errors import ArgumentError
+from tensorlang.ir import placeholder
+from tensorlang.ops import nn
+
+
+@pytest.mark.parametrize("op", [nn.relu, nn.softmax])
+def test_a_placeholder_is_no_array(op):
+    with pytest.raises(ArgumentError, match="Tensor, which stands for"):
+        op(placeholder((4, 4), "f32", "x"))
+    with pytest.raises(ArgumentError, match="stands for numbers and has none"):
+        nn.relu(np.ones(4, np.float32), out=placeholder((4,), "f32", "x"))
