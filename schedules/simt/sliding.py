@@ -215,6 +215,8 @@ def weight_sums_of(stage: Stage) -> WeightSums:
     if len(images) != 1 or len(others) != 1 or len(stage.outputs) != 1:
         raise ScheduleError(f"{stage.name} is no gradient of windows' weights")
     (image,), (given,) = images, others
+    if len(image.indices) != len(given.indices):
+        raise ScheduleError(f"{stage.name} multiplies images by what is none")
     slides = found[image]
     places = [slide.loop for slide in slides]
     if not set(places) <= set(folded) or any(sizes[name] is None for name in places):

@@ -197,3 +197,12 @@ def test_what_is_one_place_has_one_remainder():
     func = default(op, workload, GPU, {})[0].function
     held = {b.name: b.shape for b in allocations(func) if b.scope == "register"}
     assert held["dy_register"] == tuple(map(as_expr, (1, 1, 5, 1)))
+
+
+def test_weights_that_are_no_images_are_none_of_a_gradient():
+    """A result one pixel wide: its weights lie in fewer dimensions than the images."""
+    op = find("nn.conv2d")
+    thin = {"stride": 3, "groups": 16}
+    workload = op.workload((3, 16, 12, 5), (16, 1, 3, 3), **thin)
+    made = default(op, workload, GPU, {})[0]
+    assert not {"sum_columns", "sum_rows"} & set(made.knobs)
