@@ -88,9 +88,16 @@ class Gate:
         """
         if isinstance(self._op, TensorOperator):
             self._vouched_small()
-            names = self._op.names(self._workload)
-            return [self.compiled(each) for each in batches(self._workload, names)]
+            return [self.compiled(each) for each in self._batches(self._op)]
         return list(self._judged())
+
+    def _batches(self, op: TensorOperator) -> Iterator[Workload]:
+        """Sizes that the kernel is called with: of nothing, another one may be made."""
+        names = op.names(self._workload)
+        for workload in batches(self._workload, names):
+            empty = any(0 in shape for shape in workload.shapes)
+            if not empty or op.names(workload) == names:
+                yield workload
 
     def _judged(self) -> Iterator[Case]:
         """Ragged shapes that the definition takes, by the interpreter."""

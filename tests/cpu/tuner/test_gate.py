@@ -287,3 +287,21 @@ def test_references_are_shared_out_among_threads_as_they_are(name: str) -> None:
         build(plain, targets.host()).launch(*held, *scalars)
     for one, other in zip(*results, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("name", ["math.argmax", "math.argmin"])
+def test_what_has_no_value_of_nothing_is_not_asked_for_it(name: str) -> None:
+    """Of a length of 0 another kernel is made: that of a row never meets one."""
+    op = find(name)
+    workload = op.workload((4096,))
+    gate = Gate(op, workload, op.algorithms["direct"].tolerance)
+    assert [case.workload.shapes for case in gate.small] == [((1, 5),), ((1, 1),)]
+    kernel = op.build(workload)
+    for case in (*gate.small, gate.full):
+        assert gate.check(kernel, case) == 0.0
+
+
+def test_what_has_one_of_nothing_is_asked_for_it() -> None:
+    op = find("math.exp")
+    gate = Gate(op, op.workload((4096,)), 0.0)
+    assert [case.workload.shapes for case in gate.small][-1] == ((0,),)
