@@ -13,10 +13,11 @@ BIN := $(VENV)/bin
 GPU_PYTHON ?= python3
 GPU_BUDGET := $(if $(filter command line,$(origin BUDGET)),$(BUDGET),10m)
 comma := ,
+PTX_TESTS := $(addprefix tests/,targets $(addprefix cuda/test_,operators.py hopper.py same_bits.py))
 STAMP := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
 FLOORS := schedules templates tuner ops results
 
-.PHONY: help setup tune test lint tree format bench bench-gpu bench-gpu-pack docs clean
+.PHONY: help setup tune test test-ptx lint tree format bench bench-gpu bench-gpu-pack docs clean
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -37,6 +38,9 @@ tune: setup  ## tune Threefry on this CPU and compare with the default
 
 test: setup  ## the whole test suite
 	$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
+
+test-ptx: setup  ## the operators' CUDA kernels, executed without a GPU (many minutes)
+	$(BIN)/python -m pytest -n auto --dist worksteal --ptx $(PTX_TESTS) $(ARGS)
 
 lint: setup tree  ## ruff, mypy --strict, and the floors of the house
 	$(BIN)/ruff format --check .
