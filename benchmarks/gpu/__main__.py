@@ -26,12 +26,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gpu import environment
+from benchmarks.gpu import arguments, environment
 from benchmarks.gpu.report import report
 from benchmarks.gpu.steps import Run, Step, python, replace
 
 ROOT = Path(__file__).parents[2]
-_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 _DRY_SCALE = 256
 _FEW = 7  # rounds before anything is tuned
 # packages whose tree of links stands for an installation
@@ -46,10 +45,12 @@ _KEPT += ("state.json", "log.txt", "works", "tuned", "records", "data", "wheels"
 
 def main() -> None:
     """Do all steps; exit code 1 where one failed, 2 where there is no GPU."""
-    given = _arguments()
+    given = arguments.parsed(__doc__)
     found = environment.gpu()
     if not found and not given.dry_run:
         sys.exit(_complain("this machine has no CUDA GPU that its driver finds"))
+    if problem := arguments.mistake(given):
+        sys.exit(_complain(problem))
     target = given.dry_run or "cuda"
     work = given.work or given.out.with_name(f"{given.out.name}.work")
     site = work / "site"
@@ -66,31 +67,6 @@ def main() -> None:
         print(_told(given.out))
     if run.failed:
         sys.exit(f"failed: {', '.join(run.failed)}; OUT/log.txt has what they said")
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="make bench-gpu", description=__doc__)
-    parser.add_argument("out", type=Path, help="folder for records, tables and logs")
-    parser.add_argument("--budget", type=_seconds, default=600, help="for tuning")
-    parser.add_argument("--limit", type=_seconds, default=3600, help="for everything")
-    parser.add_argument("--wheels", type=Path, help="folder of `make bench-gpu-pack`")
-    parser.add_argument(
-        "--work", type=Path, help="folder for what is built; OUT.work if not given"
-    )
-    parser.add_argument(
-        "--from", dest="earlier", type=Path, help="all.tar.gz of a run to go on with"
-    )
-    parser.add_argument("--only", default="", help="works whose name holds this")
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--dry-run", choices=("llvm", "opencl"), default="")
-    return parser.parse_args()
-
-
-def _seconds(text: str) -> float:
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text)
-    if match is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time such as 90s, 10m or 1h")
-    return float(match[1]) * _UNITS[match[2]]
 
 
 def _complain(sentence: str) -> int:
@@ -204,7 +180,11 @@ def _planned(run: Run, target: str, given: argparse.Namespace) -> dict[str, Any]
         step = python("-m", "benchmarks.gpu.limits", "--target", target)
         run.run(Step("limits of the device", step, 180, "limits.json"))
     plan = json.loads((run.out / "plan.json").read_text())
-    return {name: work for name, work in plan.items() if given.only in name}
+    kept = {name: work for name, work in plan.items() if given.only in name}
+    if not kept:
+        print(f"no work has {given.only!r} in its name; they are: {', '.join(plan)}")
+        run.failed.append(f"--only {given.only}")
+    return kept
 
 
 def _tuned(
@@ -213,10 +193,10 @@ def _tuned(
     """Search for each of a work's workloads, for so many seconds; whether one was."""
     tlang = python("-c", "from tensorlang.cli import main; main()", "tune")
     done = []
-    for arguments in workloads:
+    for asked in workloads:
         budget = ["--budget", f"{share:.1f}s", "--target", target]
-        label = f"tune {' '.join(arguments)}"
-        step = Step(label, [*tlang, *arguments, *budget], 2 * share + 120)
+        label = f"tune {' '.join(asked)}"
+        step = Step(label, [*tlang, *asked, *budget], 2 * share + 120)
         done.append(run.run(step))
     return any(done)
 

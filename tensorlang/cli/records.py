@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import count
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -12,7 +13,7 @@ import typer
 from tensorlang import record_files, targets
 from tensorlang import records as held
 from tensorlang.cli import choosing, console, options
-from tensorlang.errors import OperatorError, RecordError
+from tensorlang.errors import OperatorError, RecordError, TargetError
 from tensorlang.ops import building, find
 from tensorlang.record_files import Record
 
@@ -198,8 +199,11 @@ def export(
 
 @app.command()
 def verify() -> None:
-    """Check every record file, and replay this machine's records: 1 if any is stale."""
-    here = targets.host()
+    """Check every record file, and replay the records: 1 if any is stale.
+
+    Those of this CPU, of devices that are here, and of what CUDA is compiled for.
+    """
+    here = {target.fingerprint: target for target in _present()}
     counts: dict[str, int] = defaultdict(int)
     broken: list[str] = []
     for layer, record in _read(broken):
@@ -216,8 +220,22 @@ def verify() -> None:
         raise typer.Exit(1)
 
 
-def _verdict(record: Record, here: targets.Target) -> str:
-    if record.target != here.fingerprint:
+def _present() -> Iterator[targets.Target]:
+    """This CPU, every device that is here, and what can be compiled for anyhow."""
+    for architecture in targets.ARCHITECTURES:
+        yield targets.get(f"cuda:{architecture}")
+    yield targets.host()
+    for kind in ("opencl", "cuda"):
+        for number in count():
+            try:
+                yield targets.get(f"{kind}:{number}")
+            except TargetError:
+                break
+
+
+def _verdict(record: Record, present: Mapping[str, targets.Target]) -> str:
+    here = present.get(record.target)
+    if here is None:
         return f"of another machine ({record.target})"
     try:
         op = find(record.workload.operator)

@@ -104,6 +104,26 @@ def test_good_records_verify(tlang, record):
     assert "good" in result.stdout
 
 
+def test_records_of_what_is_compiled_for_are_replayed_too(tlang, record):
+    target, op = targets.get("cuda:sm_90a"), find(record.workload.operator)
+    schedule, knobs = building.default(op, record.workload, target, {})
+    guess = dataclasses.replace(
+        record,
+        target=target.fingerprint,
+        knobs=tuple(knobs.values.items()),
+        ir=digest(schedule.function),
+        static=True,
+    )
+    records.add(guess)
+    assert tlang("records", "verify").exit_code == 0
+    records.add(dataclasses.replace(guess, ir="0" * 64, seconds=1e-6))
+    checked = tlang("records", "verify")
+    assert checked.exit_code == 1
+    assert "stale: filed by" in checked.stdout
+    records.add(dataclasses.replace(guess, target="sm_75"))
+    assert "of another machine (sm_75)" in tlang("records", "verify").stdout
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

@@ -295,6 +295,36 @@ def test_without_a_gpu_it_says_so_in_a_sentence(tmp_path):
     assert "make bench-gpu OUT=folder" in done.stdout
 
 
+def mistaken(*arguments):
+    command = [sys.executable, "-m", "benchmarks.gpu", *map(str, arguments)]
+    done = subprocess.run(
+        [*command, "--dry-run", "llvm"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("make bench-gpu: ")
+    return line
+
+
+def test_mistakes_are_told_before_anything_is_written(tmp_path):
+    out, junk = tmp_path / "out", tmp_path / "junk"
+    junk.write_text("no archive")
+    foreign = tmp_path / "foreign.tar.gz"
+    with tarfile.open(foreign, "w:gz") as archive:
+        archive.add(junk, "junk")
+    assert "no folder" in mistaken(out, "--wheels", tmp_path / "none")
+    for file in (junk, foreign, tmp_path / "none.tar.gz"):
+        assert "no all.tar.gz of a run" in mistaken(out, "--from", file)
+    assert "0: one is the least" in mistaken(out, "--rounds", 0)
+    assert not out.exists()
+    assert "nothing can be kept in" in mistaken(junk)
+    assert junk.read_text() == "no archive"
+
+
 def test_a_dry_run_tunes_measures_and_packs_up(tmp_path):
     pytest.importorskip("torch")
     out = tmp_path / "out"
