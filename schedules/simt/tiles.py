@@ -38,6 +38,8 @@ _PARTS: Final = (0, 256, 512, 1024, 2048, 4096)  # steps of a part; 0 is all
 _SIDES: Final = (8, 16)  # threads of the usual block along rows and columns
 _FEW: Final = 12  # rows or columns that waste too much of a tile
 _SHORT: Final = 8  # steps that are not worth staging
+_MOST: Final = 128  # sums that leave a thread registers for all else
+_MOST_DOUBLE: Final = 32  # of two registers each, as what they are made of
 _TILES: Final = 264  # that keep a device busy: two for each of its processors
 
 
@@ -60,7 +62,9 @@ def tiles(s: Schedule, knobs: Knobs, stage: Stage) -> None:
     """
     sides = sides_of(stage)
     ahead = s.target is not None and "cp_async" in s.target.features
-    tile = _tile(knobs, stage.name, sides, ahead=ahead)
+    wide = any(buffer.dtype.bytes > 4 for buffer in stage.outputs)
+    most = _MOST_DOUBLE if wide else _MOST
+    tile = _tile(knobs, stage.name, sides, most, ahead=ahead)
     matrices = as_matrices(s, stage, sides)
     _pad(s, matrices, tile)
     block, batch = matrices.block, matrices.loops.get("batch", "")
@@ -69,8 +73,8 @@ def tiles(s: Schedule, knobs: Knobs, stage: Stage) -> None:
     _schedule(s, matrices, tile, block, batch)
 
 
-def _tile(knobs: Knobs, name: str, sides: Sides, *, ahead: bool) -> Tile:
-    """The knobs; by default as large as rows and columns fill."""
+def _tile(knobs: Knobs, name: str, sides: Sides, most: int, *, ahead: bool) -> Tile:
+    """The knobs; by default as large as rows, columns and registers fill."""
     rows, columns = sides.extent("row"), sides.extent("column")
     steps = sides.extent("step")
     if any(size is not None and size < _FEW for size in (rows, columns)):
@@ -78,6 +82,8 @@ def _tile(knobs: Knobs, name: str, sides: Sides, *, ahead: bool) -> Tile:
     if steps is not None and steps < _SHORT:
         raise ScheduleError(f"{steps} steps are not worth a tile")
     own = [_own(size, side) for size, side in zip((rows, columns), _SIDES, strict=True)]
+    while prod(own) > most:
+        own[0] //= 2
     part = _part(sides, own)
     if not part:
         own = _enough(sides, own)
@@ -105,7 +111,7 @@ def _enough(sides: Sides, own: list[int]) -> list[int]:
     batches = sides.extent("batch")
     for place in (1, 0):
         count = _blocks(sides, own)
-        half = max(own[place] // 2, 64 // _SIDES[place])
+        half = min(max(own[place] // 2, 64 // _SIDES[place]), own[place])
         if count is not None and batches and count * batches * 2 < _TILES:
             own = [*own[:place], half, *own[place + 1 :]]
     return own

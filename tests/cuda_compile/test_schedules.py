@@ -35,6 +35,16 @@ def test_products_have_16_by_8_sums_and_copy_16_bytes_while_they_compute(name, a
     assert count(r"STG\.E\.128", kernel) >= 31
 
 
+@pytest.mark.parametrize("arch", targets.ARCHITECTURES)
+@pytest.mark.parametrize("name", ["nn.dense", "math.matmul"])
+def test_products_of_doubles_spill_nothing(name, arch):
+    shapes = [(1000, 1000), (1000, 1000)]
+    kernel = built(name, *shapes, arch=f"cuda:{arch}", dtypes="f64")
+    assert kernel.resources["spill_bytes"] == kernel.resources["stack_bytes"] == 0
+    assert kernel.resources["registers"] <= 200
+    assert "__shared__" in kernel.source
+
+
 @pytest.mark.parametrize(("dtype", "loads"), [("f32", 8), ("bf16", 4)])
 def test_a_batch_of_one_is_a_launch_that_reads_16_bytes_at_once(dtype, loads):
     kernel = built("nn.dense", (1, 4096), (4096, 4096), (4096,), dtypes=dtype)
