@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from tensorlang import devices
+
 README = (Path(__file__).parents[3] / "README.md").read_text()
 CODE = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 OUTPUT = re.findall(r"```\n(def .*?)```", README, re.DOTALL)
@@ -43,3 +45,13 @@ def test_the_definition_prints_as_shown_and_the_schedule_runs(capsys) -> None:  
     printed = capsys.readouterr().out
     assert "define i32 @dense" in printed
     assert "vfmadd" in printed or "fmla" in printed
+
+
+def test_all_of_it_runs_in_one_sitting(capsys) -> None:  # type: ignore[no-untyped-def]
+    scope: dict[str, object] = {}
+    for code in CODE:
+        if "opencl" not in code or not devices.problem():
+            exec(code, scope)
+    assert capsys.readouterr().out
+    if not devices.problem():
+        assert scope["y"].shape == scope["images"].shape  # type: ignore[attr-defined]
