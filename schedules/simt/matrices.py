@@ -178,11 +178,16 @@ def _batches_first(
 
     They go by the axes of the block, of which a batch may be one inside, as groups of
     channels are.
+
+    Raises:
+        ScheduleError: an axis is no single loop, but a part of one.
     """
     product = next(b for b in blocks(s.function) if b.name == block)
     driving = [str(getattr(axis.value, "name", "")) for axis in product.axes]
     for (copy, made), side in zip(copies, ("row", "column"), strict=True):
         wanted = [group for group in ("batch", side, "step") if group in loops]
+        if any(loops[group] not in driving for group in wanted):
+            raise ScheduleError(f"the axes of {block} are no loops of their own")
         lying = sorted(wanted, key=lambda group: driving.index(loops[group]))
         if lying != wanted:
             order = [lying.index(group) for group in wanted]

@@ -218,3 +218,12 @@ def turn(x: f32[64], y: Out[f32[64]]):
     x, y = np.arange(64, dtype="f4"), np.zeros(64, "f4")
     run(made, x, y)
     np.testing.assert_array_equal(y, x[::-1])
+
+
+def test_axes_that_are_parts_of_loops_are_left_to_other_schedules():
+    """A transposed convolution of single pixels in steps that skip most of them."""
+    op = find("nn.conv3d_transpose_grad")
+    shapes = (2, 1, 3, 5, 5), (2, 16, 1, 1, 3), (16, 1, 3, 5, 3)
+    given = {"stride": (4, 1, 2), "padding": (0, 4, 1), "dilation": (1, 3, 1)}
+    workload = op.workload(*shapes, dtypes="f16", **given)
+    assert launches(lower(default(op, workload, GPU, {})[0].function, GPU))
