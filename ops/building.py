@@ -178,6 +178,15 @@ def schedules_of(op: Operator, algorithm: str, target: Target) -> tuple[Entry, .
     return schedules_for(op.scheduled_as, algorithm, target.model)
 
 
+def is_of_other_machines(op: Operator, name: str, target: Target) -> bool:
+    """Whether an algorithm has schedules, and none of them for such a machine."""
+    import tensorlang.schedules  # noqa: F401, PLC0415 - fills the table; not when warm
+    from tensorlang.scheduling.registry import schedules_for  # noqa: PLC0415
+
+    models = {entry.model for entry in schedules_for(op.scheduled_as, name)}
+    return name != DIRECT and bool(models) and target.model not in models
+
+
 def pinned(op: Operator) -> dict[str, Any]:
     """The knobs that `TENSORLANG_PIN` fixes for an operator.
 

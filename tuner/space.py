@@ -71,6 +71,7 @@ class Space:
             name
             for name, algorithm in self.op.algorithms.items()
             if algorithm.suits(self.workload, self.target.features)
+            and not building.is_of_other_machines(self.op, name, self.target)
         ]
         self.algorithms = tuple(sorted(served, key=lambda name: name != first))
 

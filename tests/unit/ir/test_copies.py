@@ -140,4 +140,6 @@ def test_elsewhere_they_are_plain_stores():
     )
     assert "async" not in show(plain)
     assert "wait_copies" not in show(plain)
-    assert "async" not in show(lower(func, GPU))  # one number of a thread alone
+    assert "async" in show(lower(func, GPU))  # 4 bytes of a thread alone
+    halves = parse(show(func).replace("f32", "f16"))
+    assert "async" not in show(lower(halves, GPU))  # no instruction copies so few
