@@ -7,7 +7,7 @@ from tensorlang.runtime import toolchain
 PROBLEM = toolchain.missing()
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="session", autouse=True)  # before fixtures that build
 def compilers():
     if PROBLEM:
         pytest.skip(PROBLEM)
