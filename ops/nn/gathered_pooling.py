@@ -28,11 +28,13 @@ from tensorlang.ops.nn.pooling_stages import (
     or_zero,
     over_images,
     window_axes,
+    windows_before,
+    windows_near,
 )
 from tensorlang.ops.nn.sliding import Steps, slides
 
 if TYPE_CHECKING:
-    from tensorlang.ir.frontend import ReduceAxis, Tensor
+    from tensorlang.ir.frontend import Tensor
     from tensorlang.ir.nodes import Expr
 
 Indices = tuple[Any, ...]
@@ -45,7 +47,7 @@ def max_pool_grad(
     frame = Layout(layout)
     steps = _steps(slides(image_extents(frame, x), results, **how))
     framed = [_framed(s) for s in steps]
-    windows, low = [s.count for s in framed], [_before(s) for s in steps]
+    windows, low = [s.count for s in framed], [windows_before(s) for s in steps]
     image = padded(
         x, frame, [s.low for s in framed], [s.reached for s in framed], value=-math.inf
     )
@@ -84,7 +86,7 @@ def max_pool_grad(
 
     def element(at: Indices) -> Any:
         batch, own, pixel = frame.parts(at)
-        near, number, there = _around(steps, pixel, around)
+        near, number, there = windows_near(steps, pixel, around)
         where = frame.joined(batch, own, near)
         hit = there & place[where].equal(number.cast(i32))
         return total(or_zero(hit, wide(given[where])), around)
@@ -106,7 +108,7 @@ def avg_pool_grad(
     frame = Layout(layout)
     slid = slides(size, image_extents(frame, dy), **how)
     steps = _steps(slid)
-    windows, low = [_framed(s).count for s in steps], [_before(s) for s in steps]
+    windows, low = [_framed(s).count for s in steps], [windows_before(s) for s in steps]
     around = window_axes([s.around for s in steps])
     given = padded(dy, frame, low, windows, name="given")
 
@@ -123,7 +125,7 @@ def avg_pool_grad(
 
     def element(at: Indices) -> Any:
         batch, own, pixel = frame.parts(at)
-        near, _, there = _around(steps, pixel, around)
+        near, _, there = windows_near(steps, pixel, around)
         where = frame.joined(batch, own, near)
         return total(or_zero(there, shares[where]), around)
 
@@ -135,14 +137,9 @@ def _steps(slid: Sequence[Any]) -> list[Steps]:
     return [s for s in slid if isinstance(s, Steps)]
 
 
-def _before(s: Steps) -> int:
-    """Windows before the first one that a pixel asks for."""
-    return max(s.around - 1 - s.low // s.stride, 0)
-
-
 def _framed(s: Steps) -> Steps:
     """All windows that pixels ask for."""
-    before = _before(s)
+    before = windows_before(s)
     last = (s.extent - 1) // s.stride + (s.stride - 1 + s.low) // s.stride
     count = max(last + 1, s.count) + before
     return replace(s, count=count, low=s.low + before * s.stride)
@@ -155,17 +152,3 @@ def _first_pixel(steps: Sequence[Steps], windows: Sequence[Expr]) -> Expr:
         missing = as_expr(s.low + s.dilation - 1) - window * s.stride
         number = number * s.kernel + binary("max", missing // s.dilation, as_expr(0))
     return number.cast(i32)
-
-
-def _around(
-    steps: Sequence[Steps], pixel: Sequence[Expr], around: Sequence[ReduceAxis]
-) -> tuple[list[Expr], Expr, Expr]:
-    """Windows around a pixel, its number in them, and whether they have it."""
-    windows, number, there = [], as_expr(0), as_expr(True)
-    for s, p, back in zip(steps, pixel, around, strict=True):
-        phase = p % s.stride + s.low
-        windows.append(p // s.stride + phase // s.stride + _before(s) - back.var)
-        off = phase % s.stride + back.var * s.stride
-        there = there & (off % s.dilation).equal(0) & (off // s.dilation < s.kernel)
-        number = number * s.kernel + off // s.dilation
-    return windows, number, there

@@ -29,6 +29,8 @@ from tensorlang.ops.nn.pooling_stages import (
     reached,
     window_axes,
     windows_around,
+    windows_before,
+    windows_near,
 )
 from tensorlang.ops.nn.sliding import Steps, slides
 
@@ -130,7 +132,7 @@ def max_pool_grad_woven(
         return select(lost, as_expr(most).cast(i32) - ranks[at], ranks[at])
 
     place = over_images(frame, x, results, first, "place")
-    low = [max(s.around - 1 - s.low // s.stride, 0) for s in steps]
+    low = [windows_before(s) for s in steps]
     extents = [
         (s.extent - 1) // s.stride + (s.stride - 1 + s.low) // s.stride + 1 + before
         for s, before in zip(steps, low, strict=True)
@@ -140,13 +142,7 @@ def max_pool_grad_woven(
 
     def element(at: Indices) -> Any:
         batch, _, pixel = frame.parts(at)
-        windows, number, there = [], as_expr(0), as_expr(True)
-        for s, p, back, before in zip(steps, pixel, around, low, strict=True):
-            phase = p % s.stride + s.low
-            windows.append(p // s.stride + phase // s.stride + before - back.var)
-            off = phase % s.stride + back.var * s.stride
-            there = there & (off % s.dilation).equal(0) & (off // s.dilation < s.kernel)
-            number = number * s.kernel + off // s.dilation
+        windows, number, there = windows_near(steps, pixel, around)
         where = (*batch, *windows)
         hit = there & near[where].equal(number.cast(i32))
         return total(or_zero(hit, wide(given[where])), around)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tensorlang.ir.dtypes import DType
     from tensorlang.ir.frontend import ReduceAxis, Tensor
     from tensorlang.ir.nodes import Expr
-    from tensorlang.ops.nn.sliding import Slide
+    from tensorlang.ops.nn.sliding import Slide, Steps
 
 Indices = tuple[Any, ...]
 _TAPS: Final = ("kz", "ky", "kx")
@@ -164,3 +164,22 @@ def first_max(dtype: DType) -> Reducer:
     kept = tuple(Select(left, p, q) for p, q in zip(a, b, strict=True))
     start = (Const(-math.inf, dtype), Const(i64.limits[1], i64))
     return Reducer("first_max", a, b, start, kept)
+
+
+def windows_before(s: Steps) -> int:
+    """Windows before the first one that a pixel asks for."""
+    return max(s.around - 1 - s.low // s.stride, 0)
+
+
+def windows_near(
+    steps: Sequence[Steps], pixel: Sequence[Expr], around: Sequence[ReduceAxis]
+) -> tuple[list[Expr], Expr, Expr]:
+    """Windows around a pixel, its number in them, and whether they have it."""
+    windows, number, there = [], as_expr(0), as_expr(True)
+    for s, p, back in zip(steps, pixel, around, strict=True):
+        phase = p % s.stride + s.low
+        windows.append(p // s.stride + phase // s.stride + windows_before(s) - back.var)
+        off = phase % s.stride + back.var * s.stride
+        there = there & (off % s.dilation).equal(0) & (off // s.dilation < s.kernel)
+        number = number * s.kernel + off // s.dilation
+    return windows, number, there
