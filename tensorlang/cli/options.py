@@ -104,17 +104,14 @@ def dtypes(text: str | None) -> tuple[str, ...] | str | None:
     """
     if text is None:
         return None
-    from tensorlang.ir.dtypes import NAMES, as_dtype  # noqa: PLC0415 - loads NumPy
+    from tensorlang.ir.dtypes import as_dtype  # noqa: PLC0415 - loads NumPy
 
     names = []
     for part in text.split(","):
         try:
             names.append(as_dtype(part.strip()).name)
-        except TensorlangError:
-            raise DTypeError(
-                f"--dtype {part.strip()!r} is no element type; these are: "
-                f"{', '.join(NAMES)}"
-            ) from None
+        except TensorlangError as problem:
+            raise DTypeError(f"--dtype: {problem}") from None
     return names[0] if len(names) == 1 else tuple(names)
 
 

@@ -2,6 +2,9 @@
 
 A type is a value: `DType("f32")` is 32-bit IEEE 754, `DType("f32", 16)` sixteen lanes
 of it. `bf16` is the upper half of an `f32` (NumPy knows it through `ml_dtypes`).
+
+The number in a name counts bits, as in LLVM and MLIR: `i8` is `int8`. NumPy's character
+codes count bytes (its `"f8"` is `float64`); they are not names of types here.
 """
 
 from __future__ import annotations
@@ -50,9 +53,7 @@ class DType:
 
     def __post_init__(self) -> None:
         if self.name not in _TABLE:
-            raise DTypeError(
-                f"{self.name!r} is not an element type; use one of {', '.join(NAMES)}"
-            )
+            raise DTypeError(_refusal(self.name))
         if self.lanes < 1:
             raise DTypeError(f"a vector needs at least one lane, not {self.lanes}")
 
@@ -128,26 +129,52 @@ def _numpy_dtype(name: str) -> np.dtype[Any]:
 
 
 def as_dtype(spec: DType | str | type | np.dtype[Any]) -> DType:
-    """The `DType` of our name, a NumPy name or a NumPy dtype: `f32`, `"float32"`.
+    """The `DType` of a name or a type.
+
+    Args:
+        spec: One of `NAMES`; NumPy's full name, such as `"float32"` or `"bfloat16"`; a
+            NumPy or `ml_dtypes` dtype or scalar type; or Python's `float`, `int` and
+            `bool`, which are f64, i64 and bool as in NumPy.
 
     Raises:
-        DTypeError: nothing of ours corresponds to it.
+        DTypeError: nothing of ours corresponds to it, or it is another spelling, such
+            as NumPy's `"f8"`.
     """
     if isinstance(spec, DType):
         return spec
-    if isinstance(spec, str) and spec in _TABLE:
-        return DType(spec)
-    if isinstance(spec, str) and spec in _FROM_NUMPY:
-        return DType(_FROM_NUMPY[spec])
+    if isinstance(spec, str):
+        return DType(_FROM_NUMPY.get(spec, spec))
+    if not isinstance(spec, (type, np.dtype)):
+        raise DTypeError(_refusal(spec))
     try:
-        name = np.dtype(spec).name
+        found = np.dtype(spec)
     except TypeError:
-        name = str(spec)
-    if name not in _FROM_NUMPY:
-        raise DTypeError(
-            f"{spec!r} is not an element type; use one of {', '.join(NAMES)}"
+        raise DTypeError(_refusal(spec)) from None
+    if not found.isnative:
+        raise DTypeError(f"{found!r} is of another byte order than this machine's")
+    if found.name not in _FROM_NUMPY:
+        raise DTypeError(_refusal(spec))
+    return DType(_FROM_NUMPY[found.name])
+
+
+def _refusal(spec: object) -> str:
+    """Why something names no type, with the name of what NumPy takes it for."""
+    try:
+        meant = np.dtype(spec).name if isinstance(spec, str) else ""
+    except (TypeError, ValueError, SyntaxError):
+        meant = ""
+    name = _FROM_NUMPY.get(meant)
+    if name is None:
+        return f"{spec!r} is not an element type; use one of {', '.join(NAMES)}"
+    if str(spec)[-1].isdigit():
+        return (
+            f"{spec!r} is {meant} to NumPy, which counts bytes, and names here count "
+            f"bits: write {name!r}"
         )
-    return DType(_FROM_NUMPY[name])
+    return (
+        f"{spec!r} is {meant} to NumPy and another type elsewhere, as in C or JAX: "
+        f"write {name!r}, or the name with the bits that you mean"
+    )
 
 
 f16, bf16, f32, f64 = DType("f16"), DType("bf16"), DType("f32"), DType("f64")

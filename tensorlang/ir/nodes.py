@@ -471,6 +471,7 @@ class Buffer(Node):
     def __post_init__(self) -> None:
         shape = tuple(as_expr(extent) for extent in self.shape)
         object.__setattr__(self, "shape", shape)
+        object.__setattr__(self, "dtype", as_dtype(self.dtype))
         _need(self.dtype.lanes == 1, f"a buffer holds scalars, not {self.dtype}")
         _need(self.scope in BUFFER_SCOPES, f"{self.scope!r} is not in {BUFFER_SCOPES}")
         for extent in shape:

@@ -22,7 +22,11 @@ BAD = {
     "empty shape": (["show", "bits", "--shape", ""], "--shape '' is not sizes"),
     "huge shape": (["show", "bits", "--shape", "9" * 30], "no memory holds"),
     "too many shapes": (["show", "bits", "--shape", "4,4"], "takes 1 shapes"),
-    "unknown type": (["show", "bits", "--dtype", "f33"], "'f33' is no element type"),
+    "unknown type": (
+        ["show", "bits", "--dtype", "f33"],
+        "'f33' is not an element type",
+    ),
+    "bytes for bits": (["tune", "add", "--dtype", "f8"], "write 'f64'"),
     "wrong type": (["show", "bits", "--dtype", "f32"], "is for u8, u16, u32, u64"),
     "too many types": (["show", "bits", "--dtype", "u8,u8"], "takes 1 types"),
     "unknown attribute": (["show", "bits", "--attr", "p=1"], "has no attribute 'p'"),
