@@ -17,7 +17,7 @@ PTX_TESTS := $(addprefix tests/,targets $(addprefix cuda/test_,operators.py hopp
 STAMP := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
 FLOORS := schedules templates tuner ops results
 
-.PHONY: help setup tune test test-ptx lint tree format bench bench-gpu bench-gpu-pack docs clean
+.PHONY: help setup tune test test-ptx fuzz lint tree format bench bench-gpu bench-gpu-pack docs clean
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -41,6 +41,10 @@ test: setup  ## the whole test suite
 
 test-ptx: setup  ## the operators' CUDA kernels, executed without a GPU (many minutes)
 	$(BIN)/python -m pytest -n auto --dist worksteal --ptx $(PTX_TESTS) $(ARGS)
+
+fuzz: setup  ## random cases without end: WHAT=schedules COUNT=20000 [SEED=0 JOBS=2]
+	@$(BIN)/python tests/fuzz.py $(or $(WHAT),schedules) --count $(or $(COUNT),1000) \
+		--seed $(or $(SEED),0) --jobs $(or $(JOBS),2)
 
 lint: setup tree  ## ruff, mypy --strict, and the floors of the house
 	$(BIN)/ruff format --check .

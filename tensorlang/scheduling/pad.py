@@ -256,12 +256,16 @@ def _replace_nest(path: Path, block: Block, grown: Growth) -> Function:
         if axis.var not in grown:
             continue
         loop = loops.get(axis.value) if isinstance(axis.value, Var) else None
-        if loop is None or loop.extent != grown[axis.var][0] or block.where is not None:
+        others = [a.value for a in block.axes if a is not axis]
+        others += [x.extent for x in loops.values()]
+        alone = not any(axis.value in free_vars(other) for other in others)
+        whole = loop is not None and loop.extent == grown[axis.var][0]
+        if not (whole and alone) or block.where is not None:
             raise ScheduleError(
                 f"axis {axis.var.name!r} of block {block.name!r} is not one whole "
                 "loop; pad before splitting"
             )
-        longer[loop.var] = grown[axis.var][1]
+        longer[axis.value] = grown[axis.var][1]  # type: ignore[index]
     axes = tuple(
         dataclasses.replace(a, extent=grown[a.var][1]) if a.var in grown else a
         for a in block.axes

@@ -11,6 +11,7 @@ stay below the width, so nothing here faults by itself. `functions(runnable=True
 leaves out what needs a schedule to be right: concurrent loops, `while`, barriers.
 """
 
+from tensorlang_test_programs import fuzzers, fuzzing
 from tensorlang_test_programs.broken_loops import BROKEN_LOOPS
 from tensorlang_test_programs.broken_moves import BROKEN_MOVES
 from tensorlang_test_programs.broken_shapes import BROKEN_AGAIN, BROKEN_SHAPES
@@ -28,7 +29,7 @@ from tensorlang_test_programs.expressions import (
 from tensorlang_test_programs.functions import functions
 from tensorlang_test_programs.moves import MOVES
 from tensorlang_test_programs.nests import Case, nests
-from tensorlang_test_programs.trials import Tally, arrays, outcomes, sound, trial
+from tensorlang_test_programs.trials import arrays, outcomes, sound
 
 # rule of LEGALITY -> what goes wrong without it
 BROKEN = {
@@ -48,14 +49,14 @@ __all__ = [
     "SCALARS",
     "Case",
     "Scope",
-    "Tally",
     "arrays",
     "constants",
     "expressions",
     "functions",
+    "fuzzers",
+    "fuzzing",
     "nests",
     "outcomes",
     "places",
     "sound",
-    "trial",
 ]

@@ -1,18 +1,18 @@
-"""A random schedule, step by step: each is refused, or keeps the meaning exactly."""
+"""A random schedule of a random nest: each step is refused, or keeps the meaning."""
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 from tensorlang_test_programs.expressions import Draw
 from tensorlang_test_programs.moves import steps
-from tensorlang_test_programs.nests import Case
+from tensorlang_test_programs.nests import Case, nests
 
-from tensorlang.errors import ScheduleError
+from tensorlang.errors import CodegenError, ScheduleError
 from tensorlang.ir.interpreter import run
 from tensorlang.ir.nodes import Const, Function, Var
 from tensorlang.ir.parser import parse
@@ -23,22 +23,55 @@ from tensorlang.scheduling.trace import Step, Trace
 FILL = 77  # what an output holds before the run
 
 
-@dataclass(slots=True)
-class Tally:
-    """What was drawn in a run of many cases."""
+@dataclass(frozen=True, slots=True, repr=False)
+class Trial:
+    """A case, the steps that were taken, and the names of those that were refused."""
 
-    cases: int = 0
-    drawn: Counter[str] = field(default_factory=Counter)
-    accepted: Counter[str] = field(default_factory=Counter)
+    def __repr__(self) -> str:
+        return "..."  # `code` spells it
 
-    def __str__(self) -> str:
-        rows = [f"{self.cases} cases, {self.share:.0%} of all steps accepted"]
-        rows += [f"{n:20} {self.accepted[n]:5} of {k}" for n, k in self.drawn.items()]
-        return "\n".join(rows)
+    case: Case
+    steps: tuple[Step, ...]
+    refused: tuple[str, ...]
 
     @property
-    def share(self) -> float:
-        return self.accepted.total() / max(self.drawn.total(), 1)
+    def words(self) -> list[str]:
+        """What is counted: the steps by their primitives."""
+        taken = [step.name for step in self.steps]
+        return taken + [f"refused: {name}" for name in self.refused]
+
+
+@st.composite
+def trials(draw: Draw, most: int = 6) -> Trial:
+    """A random nest, and up to `most` random steps that its primitives accept."""
+    case = draw(nests())
+    func, taken, refused = case.func, [], []
+    for _ in range(draw(st.integers(2, most))):
+        step = draw(steps(func))
+        if step is None:
+            continue
+        try:
+            func, _ = step.apply(func)
+        except ScheduleError:
+            refused.append(step.name)
+            continue
+        except Exception:  # what is no refusal: `after` comes upon it again
+            return Trial(case, (*taken, step), tuple(refused))
+        taken.append(step)
+    return Trial(case, tuple(taken), tuple(refused))
+
+
+def after(trial: Trial) -> Function:
+    """The function after all steps, which keep the meaning and go through JSON.
+
+    Raises:
+        AssertionError: they do not.
+    """
+    func = Trace(trial.steps).replay(trial.case.func)
+    sound(func, trial.case, outcomes(trial.case.func, trial.case))
+    again = Trace.from_json(Trace(trial.steps).to_json())
+    assert again.replay(trial.case.func) == func, "its trace does not read back"
+    return func
 
 
 def arrays(func: Function, sizes: dict[str, int], seed: int = 0) -> list[Any]:
@@ -74,41 +107,78 @@ def sound(func: Function, case: Case, expected: list[list[Any]]) -> None:
     """The function is well-formed, prints, parses, and computes what is expected."""
     verify(func)
     assert parse(show(func)) == func, "it does not parse back"
-    for wanted, got in zip(expected, outcomes(func, case), strict=True):
+    _same(func, expected, outcomes(func, case))
+
+
+def _same(func: Function, expected: list[list[Any]], found: list[list[Any]]) -> None:
+    for wanted, got in zip(expected, found, strict=True):
         for param, a, b in zip(func.params, wanted, got, strict=True):
             np.testing.assert_array_equal(b, a, err_msg=param.buffer.name)
 
 
-def trial(draw: Draw, case: Case, tally: Tally, most: int = 6) -> Function:
-    """The function after up to `most` random steps that were accepted.
+def built(func: Function, case: Case, target: Any) -> list[str]:
+    """Compare what the function computes on a target with what the interpreter says.
 
-    Raises:
-        AssertionError: a step did not keep the meaning, or failed in another way than
-            by a `ScheduleError`; the message has the program and the trace.
+    Returns:
+        A word for each target that cannot express it.
     """
-    func, trace = case.func, Trace()
-    expected = outcomes(func, case)
-    for _ in range(draw(st.integers(3, most))):
-        step = draw(steps(func))
-        if step is None:
-            continue
-        tally.drawn[step.name] += 1
-        try:
-            changed, _ = step.apply(func)
-            sound(changed, case, expected)
-        except ScheduleError:
-            continue
-        except Exception as error:
-            raise AssertionError(_report(case, trace, step, func)) from error
-        tally.accepted[step.name] += 1
-        func, trace = changed, trace.then(step)
-    assert Trace.from_json(trace.to_json()).replay(case.func) == func
-    tally.cases += 1
-    return func
+    from tensorlang.runtime import build
+
+    kind = target.kind
+    if kind == "llvm" and "bound(" in show(func):
+        return []  # threads of a GPU
+    try:
+        kernel = build(func, target, store=False)
+    except CodegenError as error:
+        return [f"refused by {kind}: {str(error)[:60]}"]
+    found = []
+    for sizes in case.sizes:
+        found.append(arrays(case.func, sizes))
+        kernel(*found[-1], *(sizes[free.name] for free in kernel.signature.free))
+    _same(func, outcomes(func, case), found)
+    return []
 
 
-def _report(case: Case, trace: Trace, step: Step, before: Function) -> str:
-    return (
-        f"\n{show(case.func)}\nat {case.sizes}\n\n{trace}\n{step}   # this one\n\n"
-        f"just before it:\n{show(before)}"
-    )
+def code(trial: Trial, targets: Iterable[str] = ()) -> str:
+    """Python text that raises at a prompt where a trial shows a fault."""
+    func = trial.case.func
+    lines = [
+        "import numpy as np",
+        "from ml_dtypes import bfloat16",
+        "from numpy import inf, nan",
+        "from tensorlang import build",
+        "from tensorlang.ir.interpreter import run",
+        "from tensorlang.ir.parser import parse",
+        "from tensorlang.ir.verifier import verify",
+        "from tensorlang.scheduling import Schedule",
+        f'f = parse("""\n{show(func)}""")',
+        "s = Schedule(f)",
+        *map(str, trial.steps),
+        "verify(s.function)",
+    ]
+    for sizes in trial.case.sizes:
+        given = ", ".join(map(_spelled, arrays(func, sizes)))
+        named = "".join(f", {name}={size}" for name, size in sizes.items())
+        lines += [
+            f"given = [{given}]",
+            "wanted, got = ([a.copy() for a in given] for _ in range(2))",
+            f"_ = run(f, *wanted{named}), run(s.function, *got{named})",
+            "np.testing.assert_equal(got, wanted)",
+        ]
+        for target in targets:
+            lines += [
+                "got = [a.copy() for a in given]",
+                f"_ = build(s.function, {target!r}, store=False)(*got)",
+                "np.testing.assert_equal(got, wanted)",
+            ]
+    return "\n".join(lines) + "\n"
+
+
+def _spelled(array: Any) -> str:
+    """An array as Python text."""
+    kind = array.dtype.name
+    dtype = kind if kind == "bfloat16" else repr(kind)
+    if not array.size:
+        return f"np.zeros({array.shape}, {dtype})"
+    exact = array.astype("float64") if array.dtype.kind in "fV" else array
+    return f"np.array({exact.tolist()}, {dtype})"

@@ -88,3 +88,34 @@ def test_pad_tells_a_block_from_a_temporary_of_its_name(same_meaning):
     assert f"{name} = alloc(f32[10, 8])" in show(after)
     assert "b_global = alloc(f32[7, 8])" in show(after)
     same_meaning(MATMUL, after)
+
+
+def test_pad_leaves_loops_that_something_else_counts_by():
+    moved = parse("""
+def third(x: f32[4], y: Out[f32[3]]):
+    t = alloc(f32[3])
+    for c in range(3):
+        with block("t", v=spatial(4, 1 + c), w=spatial(3, c)):
+            t[w] = x[v]
+    for i in range(3):
+        with block("y", vi=spatial(3, i)):
+            y[vi] = t[vi]
+""")
+    with pytest.raises(ScheduleError, match="'w' of block 't' is not one whole loop"):
+        pad(moved, "t", [2])
+
+
+def test_pad_leaves_loops_that_bound_others():
+    triangle = parse("""
+def triangle(x: f32[3], y: Out[f32[3]]):
+    t = alloc(f32[3])
+    for i in range(3):
+        for j in range(i + 1):
+            with block("t", vi=spatial(3, i), vj=spatial(3, j)):
+                t[vi] = x[vj]
+    for k in range(3):
+        with block("y", vk=spatial(3, k)):
+            y[vk] = t[vk]
+""")
+    with pytest.raises(ScheduleError, match="'vi' of block 't' is not one whole loop"):
+        pad(triangle, "t", [2])

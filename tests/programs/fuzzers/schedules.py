@@ -1,0 +1,36 @@
+"""Random schedules, in the interpreter and on every target that is here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+from tensorlang_test_programs.fuzzing import Fuzzer
+from tensorlang_test_programs.trials import Trial, after, built, code, trials
+
+from tensorlang import targets
+
+
+def make(*kinds: str) -> Fuzzer:
+    """The fuzzer of schedules, compiled for these targets, or else for all present.
+
+    With `"interpreter"` they are for none.
+    """
+    kinds = kinds or tuple(k for k in ("llvm", "opencl") if not targets.known()[k])
+    compiled = [kind for kind in kinds if kind != "interpreter"]
+
+    def check(trial: Trial) -> Iterable[str]:
+        func, words = after(trial), list(trial.words)
+        for kind in compiled:
+            words += built(func, trial.case, _target(kind))
+        return words
+
+    return Fuzzer(trials(), check, lambda trial: code(trial, compiled))
+
+
+@cache
+def _target(kind: str) -> Any:
+    """A target by name, of two threads where that can be chosen."""
+    found = targets.get(kind)
+    return found.with_threads(2) if kind == "llvm" else found
