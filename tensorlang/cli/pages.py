@@ -22,11 +22,11 @@ _SECTION: Final = re.compile(r"(Args|Returns|Raises|Yields|Attributes):\s*")
 _ENTRY: Final = re.compile(r" {4}([^\s:][^:]*): (.*)")
 
 _MIXING: Final = """\
-Types are called `f16 bf16 f32 f64 i8 i16 i32 i64 u8 u16 u32 u64 bool`, where the
-number counts bits, or by NumPy's full names, as `float32` or `bfloat16`. NumPy's types
-and those of `ml_dtypes` do, too; Python's `float`, `int` and `bool` are f64, i64 and bool, as
-in NumPy. Its codes, which count bytes (`"f8"` is its `float64`), and words of several
-meanings (`"float"`, `"long"`) are refused.
+Types are called `f16 bf16 f32 f64 i8 i16 i32 i64 u8 u16 u32 u64 bool`, where the number
+counts bits, or by NumPy's full names, as `float32` or `bfloat16`. NumPy's types and
+those of `ml_dtypes` do, too; Python's `float`, `int` and `bool` are f64, i64 and bool,
+as in NumPy. Its codes, which count bytes (`"f8"` is its `float64`), and words of
+several meanings (`"float"`, `"long"`) are refused.
 
 In the IR both sides of an operation have one type: nothing is converted silently, a
 literal takes the type of the other side, and every conversion is a written `cast`.
