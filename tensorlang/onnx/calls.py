@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
-from tensorlang.errors import GraphError
+import numpy as np
+
+from tensorlang.errors import DTypeError, GraphError, TensorlangError
 from tensorlang.graph.leaves import Weight
-from tensorlang.graph.values import Value
+from tensorlang.graph.values import Key, Value
+from tensorlang.ir.dtypes import as_dtype
 from tensorlang.onnx.files import library
 
 if TYPE_CHECKING:
@@ -18,52 +22,144 @@ class Call:
     """A node of a file, with what is known of its inputs.
 
     Attributes:
-        kind: Its operator's name in ONNX.
-        inputs: Symbolic values; arrays where they are constants; None where left out.
-        names: What the inputs are called.
-        outputs: The names of what it gives.
-        given: Its attributes.
-        place: How a message calls it.
-        program: The program that it is in.
-        around: All that has a name where it stands.
+        kind: The operator's name in ONNX.
+        domain: The operator set that it belongs to; empty for ONNX's own.
+        inputs: Symbolic values; arrays where they are constant; None where left out.
+        names: Names of the inputs.
+        outputs: Names of the results.
+        given: The attributes that the node sets, as ONNX has them.
+        version: The version of the operator that the file's opset means.
+        program: The program that contains it.
+        around: All values that are visible to the node, by name.
+
+    Raises:
+        GraphError: an input has no value, or an attribute is set twice.
     """
 
-    inputs: list[Any]
-
     def __init__(self, program: Program, node: Any, around: Mapping[str, Any]) -> None:
-        self.program, self.kind = program, str(node.op_type)
-        self.around = around
-        self.names = tuple(node.input)
-        self.inputs = [around[name] for name in self.names]
-        self.outputs = tuple(node.output)
-        helper = library().helper
-        self.given: dict[str, Any] = {}
-        for attribute in node.attribute:
-            value = helper.get_attribute_value(attribute)
-            text = isinstance(value, bytes)
-            self.given[attribute.name] = value.decode() if text else value
-        self.place = f"{node.op_type} {node.name!r}" if node.name else node.op_type
+        self.program, self.around, self.version = program, around, 1
+        self.domain, self.kind = kind_of(node)
+        self.names, self.outputs = tuple(node.input), tuple(node.output)
+        self.inputs = [found(around, name) for name in self.names]
+        self.given = {each.name: each for each in node.attribute}
+        if len(self.given) < len(node.attribute):
+            raise GraphError(f"an attribute is set twice, of {', '.join(self.given)}")
 
-    def input(self, at: int) -> Any:
-        """An input; None where it is left out."""
-        return self.inputs[at] if at < len(self.inputs) else None
-
-    def known(self, at: int, what: str) -> Any:
-        """An input that has to be constant, such as a shape.
+    def known(self, value: Any, what: str) -> Any:
+        """A value that has to be constant, such as a shape.
 
         Raises:
             GraphError: it is computed from data.
         """
-        value = self.input(at)
         if isinstance(value, Weight):
             value = self.program.arrays[value.path]
         if isinstance(value, Value):
-            raise self.refuse(f"{what} depends on data; we need a constant")
+            raise GraphError(f"its input {what!r} depends on data; make it constant")
         return value
 
-    def refuse(self, why: str) -> GraphError:
-        """An error that says what of it we have not."""
-        return GraphError(f"{self.program.name}: {self.place}: {why}")
+
+def kind_of(node: Any) -> tuple[str, str]:
+    """The operator set and the name of a node's operator."""
+    return "" if node.domain == "ai.onnx" else node.domain, node.op_type
 
 
-Reader: TypeAlias = Callable[[Call], Any]
+def found(around: Mapping[str, Any], name: str) -> Any:
+    """The value of a name; None for the empty one.
+
+    Raises:
+        GraphError: nothing gives it.
+    """
+    if name not in around:
+        raise GraphError(f"no node, input or initializer gives {name!r}")
+    value = around[name]
+    if isinstance(value, TensorlangError):
+        raise value
+    return value
+
+
+def attribute_of(attribute: Any) -> Any:
+    """An attribute's value: a number, text, a tuple of numbers, an array, a graph.
+
+    Raises:
+        GraphError: it has none.
+    """
+    if attribute.type == attribute.TENSOR:
+        return array_of(attribute.t, f"attribute {attribute.name}")
+    try:
+        value = library().helper.get_attribute_value(attribute)
+        if attribute.type == attribute.FLOAT:
+            return meant(value)
+        if isinstance(value, bytes):
+            return value.decode()
+    except ValueError as problem:
+        raise GraphError(f"attribute {attribute.name}: {problem}") from None
+    if attribute.type in {attribute.INTS, attribute.FLOATS}:
+        return tuple(value if attribute.type == attribute.INTS else map(meant, value))
+    return value
+
+
+def meant(value: float) -> float:
+    """A number that a file keeps in 32 bits, as it was meant: 1e-05, not 9.99e-06."""
+    return float(str(np.float32(value)))
+
+
+def array_of(tensor: Any, what: str) -> np.ndarray[Any, Any]:
+    """A tensor of a file as an array.
+
+    Raises:
+        DTypeError: its element type is not supported.
+        GraphError: its data does not fit its shape.
+    """
+    dtype = dtype_of(tensor.data_type, what)
+    if any(n < 0 for n in tensor.dims):
+        raise GraphError(f"{what} has shape {list(tensor.dims)}; sizes are 0 or more")
+    try:
+        made = np.array(library().numpy_helper.to_array(tensor), dtype, order="C")
+    except (ValueError, TypeError, OverflowError) as problem:
+        raise GraphError(f"{what} is not a tensor: {problem}") from None
+    return made
+
+
+def dtype_of(kind: int, what: str) -> np.dtype[Any]:
+    """NumPy's type for an element type of `onnx.TensorProto`.
+
+    Raises:
+        DTypeError: it is not supported.
+    """
+    onnx = library()
+    try:
+        return as_dtype(onnx.helper.tensor_dtype_to_np_dtype(kind)).numpy
+    except (KeyError, DTypeError):
+        names = onnx.TensorProto.DataType
+        said = names.Name(kind).lower() if kind in names.values() else kind
+        raise DTypeError(
+            f"{what} has elements of type {said}; supported are floats of 16, 32 and "
+            "64 bits, bfloat16, integers of 8 to 64 bits, and bool"
+        ) from None
+
+
+def type_of(value: Any) -> str | None:
+    """ONNX's name of a value's type; None for a key, and for what is left out."""
+    if value is None or isinstance(value, Key):
+        return None
+    dtype = dtype_in(value)
+    return _type(np.dtype(np.int64) if dtype.kind == "O" else dtype)
+
+
+def dtype_in(x: Any) -> np.dtype[Any]:
+    """The element type of a constant or a value, as NumPy's."""
+    found: np.dtype[Any] = x.spec.numpy if isinstance(x, Value) else x.dtype  # type: ignore[union-attr]
+    return found
+
+
+def dtype_named(kind: str) -> np.dtype[Any]:
+    """NumPy's type for ONNX's name of a type of tensors."""
+    said = kind.removeprefix("tensor(").removesuffix(")").upper()
+    return dtype_of(library().TensorProto.DataType.Value(said), kind)
+
+
+@cache
+def _type(dtype: np.dtype[Any]) -> str:
+    onnx = library()
+    kind = onnx.helper.np_dtype_to_tensor_dtype(dtype)
+    return f"tensor({onnx.TensorProto.DataType.Name(kind).lower()})"

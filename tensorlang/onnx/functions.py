@@ -12,6 +12,7 @@ from typing import Any, Final
 
 DOMAIN: Final = "tensorlang"
 OPSET: Final = 18
+NOTE: Final = "tensorlang"  # the key of what our reader is told beside
 TRAINING: Final = "training"  # the input that asks whether it is trained
 _ROTATIONS: Final = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY: Final = 0x1BD11BDA

@@ -9,7 +9,6 @@ are in training become references, too.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,10 +20,13 @@ from tensorlang.errors import ArgumentError, GraphError, TensorlangError
 from tensorlang.graph.leaves import Weight
 from tensorlang.graph.network import training
 from tensorlang.graph.specs import KeySpec, TensorSpec
-from tensorlang.onnx.calls import Call
-from tensorlang.onnx.files import library, nodes_of, read
+from tensorlang.onnx import operators as _operators  # noqa: F401 - they register
+from tensorlang.onnx.calls import Call, array_of, dtype_in, found, kind_of
+from tensorlang.onnx.checks import check_functions, noted, specs_of
+from tensorlang.onnx.files import nodes_of, read
+from tensorlang.onnx.folding import LARGEST, checked_size, lifted, limited
 from tensorlang.onnx.functions import DOMAIN, TRAINING
-from tensorlang.onnx.writing import NOTE
+from tensorlang.onnx.reading import READERS, applied
 from tensorlang.ops import nn
 
 GENERATOR = "generator"
@@ -41,11 +43,17 @@ class Program:
         states: The names of inputs that training carries on, with their references.
         moments: The running moments of a stranger's batch norms, with theirs.
         note: What our writer said beside; empty of a stranger.
+        opsets: The versions of the operator sets that it is written in, by domain.
         key: The key that the next dropout splits.
     """
 
     def __init__(
-        self, model: Any, name: str, outside: Mapping[str, Any] | None = None
+        self,
+        model: Any,
+        name: str,
+        outside: Mapping[str, Any] | None = None,
+        *,
+        largest: int = LARGEST,
     ) -> None:
         """Read a model.
 
@@ -53,35 +61,52 @@ class Program:
             model: An `onnx.ModelProto`.
             name: What messages call it.
             outside: Arrays that stand outside of it, by name.
+            largest: Bytes that a tensor may have whose shape the file says.
 
         Raises:
             GraphError: names the operators that we have not.
+            DTypeError: an element type is not supported.
         """
-        self.name, self.model = name, model
-        self.note: Mapping[str, Any] = _note(model, name)
-        to_array = library().numpy_helper.to_array
-        self.arrays = {t.name: _array(to_array(t)) for t in model.graph.initializer}
-        self.arrays |= outside or {}
-        told = self.note.get("weights")
-        self.weights = set(told if told is not None else _floats(self.arrays))
+        self.name, self.model, self.largest = name, model, largest
+        graph = model.graph
+        self.opsets = {
+            "" if each.domain == "ai.onnx" else each.domain: each.version
+            for each in model.opset_import
+        }
+        self._check()
+        self.arrays = dict(outside or {}) | {
+            each.name: array_of(each, f"{name}: initializer {each.name!r}")
+            for each in graph.initializer
+        }
+        self.note: Mapping[str, Any] = noted(model, name, self.arrays)
+        self.weights = set(self.note.get("weights", _floats(self.arrays)))
         self.states = self._states(self.note.get("states", {}))
         self.moments = {} if self.note else self._moments()
         self.weights -= self.moments.keys()
-        self.inputs = [v for v in model.graph.input if v.name not in self.arrays]
-        self.specs = tuple(map(_spec, self.inputs))
+        self.inputs = [each for each in graph.input if each.name not in self.arrays]
+        self.specs = specs_of(self.inputs, name)
         self.key: Any = None
         self._made: dict[str, Weight] = {}
-        self._check()
 
     def _check(self) -> None:
-        from tensorlang.onnx.readers import has  # noqa: PLC0415 - it builds on this
+        """Refuse what no node can be read for.
 
-        missing = {n.op_type for n in nodes_of(self.model.graph) if not has(n)}
-        if missing:
-            raise GraphError(
-                f"{self.name} has operators that we have not: "
-                + ", ".join(sorted(missing))
-            )
+        Raises:
+            GraphError: there are operators, sparse weights or own functions that are
+                not supported, or no outputs.
+        """
+        model = self.model
+        kinds = {kind_of(node) for node in nodes_of(model.graph)} - READERS.keys()
+        if kinds:
+            listed = ", ".join(sorted(".".join(filter(None, each)) for each in kinds))
+            raise GraphError(f"{self.name} has operators that we have not: {listed}")
+        if len(self.opsets) < len(model.opset_import):
+            raise GraphError(f"{self.name} imports an operator set in two versions")
+        if model.graph.sparse_initializer:
+            raise GraphError(f"{self.name}: sparse weights are not supported")
+        if not model.graph.output:
+            raise GraphError(f"{self.name} has no outputs: there is nothing to compute")
+        check_functions(model, self.name)
 
     def _states(self, told: Mapping[str, str]) -> dict[str, graph.Ref]:
         return {
@@ -120,13 +145,26 @@ class Program:
         values.update((v.name, x) for v, x in zip(self.inputs, inputs, strict=True))
         values.update({name: graph.read(ref) for name, ref in self.moments.items()})
         values.update(self._opened())
-        for node in self.model.graph.node:
-            self._node(node, values)
+        with limited(self.largest):
+            self._nodes(self.model.graph, values)
         self._closed(values)
         whole = self.model.graph.output
         outs = whole[: len(whole) - len(self.states)]
-        made = tuple(graph.constant(values[out.name]) for out in outs)
+        made = tuple(self._output(out.name, values) for out in outs)
         return made[0] if len(made) == 1 else made
+
+    def _output(self, name: str, values: Mapping[str, Any]) -> Any:
+        """A result of the program.
+
+        Raises:
+            GraphError: there is none of that name, or it is known in no form.
+        """
+        try:
+            value = found(values, name)
+            return graph.constant(value) if value is None else lifted(value)
+        except (TensorlangError, TypeError) as problem:
+            said = f"{self.name}: its output {name!r}: {problem}"
+            raise GraphError(said) from problem
 
     def _opened(self) -> dict[str, Any]:
         """What the states hold at first; in use, keys are not drawn from."""
@@ -142,7 +180,7 @@ class Program:
         """Keep what the states hold in the end."""
         if training():
             for name, place in self.states.items():
-                graph.write(place, values[f"{name}.after"])
+                graph.write(place, found(values, f"{name}.after"))
             self.settle()
 
     def inside(
@@ -155,14 +193,19 @@ class Program:
             around: What has a name around it.
             inputs: For its own inputs.
         """
+        if len(block.input) != len(inputs):
+            raise GraphError(
+                f"{block.name} takes {len(block.input)} inputs, not {len(inputs)}"
+            )
         values = dict(around)
-        to_array = library().numpy_helper.to_array
-        values.update((t.name, _array(to_array(t))) for t in block.initializer)
+        values.update(
+            (each.name, array_of(each, f"initializer {each.name!r}"))
+            for each in block.initializer
+        )
         values.update((v.name, x) for v, x in zip(block.input, inputs, strict=True))
-        for node in block.node:
-            self._node(node, values)
+        self._nodes(block, values)
         self.settle()
-        return [values[out.name] for out in block.output]
+        return [found(values, out.name) for out in block.output]
 
     def settle(self) -> None:
         """Keep the key that is held where a branch or a body begins and ends."""
@@ -184,18 +227,28 @@ class Program:
             self._made[name] = Weight(spec, name, _Begin(array), trainable=free)
         return self._made[name]
 
-    def _node(self, node: Any, values: dict[str, Any]) -> None:
-        from tensorlang.onnx.readers import applied  # noqa: PLC0415 - it builds on this
+    def _nodes(self, block: Any, values: dict[str, Any]) -> None:
+        """Write the nodes of a graph, a branch or a body.
 
-        call = Call(self, node, values)
-        try:
-            made = applied(call, node.domain)
-        except TensorlangError as problem:
-            if call.place in str(problem):
-                raise
-            raise type(problem)(f"{self.name}: {call.place}: {problem}") from problem
-        several = made if isinstance(made, tuple) else (made,)
-        values.update(zip(node.output, several, strict=False))
+        Raises:
+            TensorlangError: names the node that does not fit.
+        """
+        for node in block.node:
+            try:
+                made = applied(Call(self, node, values))
+                for each in made:
+                    if not isinstance(each, graph.Key | None):
+                        checked_size(each.shape, dtype_in(each).itemsize)
+            except TensorlangError as problem:
+                if str(problem).startswith(f"{self.name}: "):
+                    raise  # of a node inside
+                place = f"{node.op_type} {node.name!r}" if node.name else node.op_type
+                said = f"{self.name}: {place}: {problem}"
+                raise type(problem)(said) from problem
+            for at, name in enumerate(node.output):
+                if name:
+                    missing = GraphError(f"{node.op_type} does not give {name!r} here")
+                    values[name] = made[at] if at < len(made) else missing
 
     def __repr__(self) -> str:
         return f"Program({self.name})"
@@ -214,49 +267,26 @@ class _Begin:
 _GENERATOR = graph.ref(KeySpec(), GENERATOR)
 
 
-def _note(model: Any, name: str) -> Mapping[str, Any]:
-    for entry in model.metadata_props:
-        if entry.key == NOTE:
-            try:
-                said = json.loads(entry.value)
-            except ValueError as problem:
-                raise GraphError(f"{name}: its note is no JSON: {problem}") from None
-            return said if isinstance(said, dict) else {}
-    return {}
-
-
-def _array(array: Any) -> np.ndarray[Any, Any]:
-    made: np.ndarray[Any, Any] = np.array(array, order="C")
-    return made
-
-
 def _floats(arrays: Mapping[str, np.ndarray[Any, Any]]) -> list[str]:
     """What of a stranger's constants is a weight: floats of more than one number."""
     return [n for n, a in arrays.items() if a.dtype.kind not in "iub" and a.ndim]
 
 
-def _spec(value: Any) -> TensorSpec:
-    """The spec of an input; its first open size is the batch."""
-    tensor = value.type.tensor_type
-    shape: list[Any] = []
-    for at, dim in enumerate(tensor.shape.dim):
-        name = dim.dim_param if dim.dim_param.isidentifier() else f"{value.name}_{at}"
-        fixed = dim.HasField("dim_value")
-        shape.append(dim.dim_value if fixed else "batch" if at == 0 else name)
-    dtype = library().helper.tensor_dtype_to_np_dtype(tensor.elem_type)
-    return TensorSpec(tuple(shape), dtype.name)
-
-
-def load(path: str | os.PathLike[str]) -> Program:
+def load(path: str | os.PathLike[str], *, largest: int = LARGEST) -> Program:
     """The program in an ONNX file: ours, or a stranger's.
+
+    Args:
+        path: The file.
+        largest: Bytes that a tensor may have whose shape the file says.
 
     Raises:
         ArgumentError: there is no such file, it is no ONNX, or onnx is missing.
         GraphError: names the operators that we have not.
+        DTypeError: an element type is not supported.
         WeightError: data outside of the file is not in its folder.
     """
     model, outside = read(path)
-    return Program(model, os.fspath(path), outside)
+    return Program(model, os.fspath(path), outside, largest=largest)
 
 
 __all__ = ["DOMAIN", "TRAINING", "Call", "Program", "load"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from tensorlang.onnx.functions import DOMAIN
 
 
 class Writer:
-    """Writes nodes of ONNX; `tensorlang.onnx.kinds` says which for each operator.
+    """Writes nodes of ONNX; `tensorlang.onnx.operators` says which for each operator.
 
     Attributes:
         nodes: What is written, in order.
@@ -85,16 +85,14 @@ class Writer:
         Raises:
             GraphError: one of them is nothing that ONNX has.
         """
-        from tensorlang.onnx.kinds import KINDS  # noqa: PLC0415 - it builds on this
-
-        missing = {node.id for node in all_nodes(graph) if node.id not in KINDS}
+        missing = {node.id for node in all_nodes(graph) if node.id not in WRITERS}
         if missing:
             raise GraphError(
                 f"{graph.name} has {', '.join(sorted(missing))}, which we do not write "
                 "as ONNX"
             )
         for node in graph.nodes:
-            made = KINDS[node.id](self, node)
+            made = WRITERS[node.id](self, node)
             several = made if isinstance(made, list) else [made]
             self.names.update(zip(node.results, several, strict=True))
 
@@ -125,7 +123,19 @@ class Writer:
         return made
 
 
-Kind: TypeAlias = Callable[[Writer, Node], Any]
+# the names of what a node gives, written as one or several nodes of ONNX
+Write: TypeAlias = Callable[[Writer, Node], Any]
+WRITERS: Final[dict[str, Write]] = {}
+
+
+def writes(*ids: str) -> Callable[[Write], Write]:
+    """Make a function the writer of operators, by their ids."""
+
+    def register(write: Write) -> Write:
+        WRITERS.update(dict.fromkeys(ids, write))
+        return write
+
+    return register
 
 
 def all_nodes(graph: Graph) -> Iterator[Node]:

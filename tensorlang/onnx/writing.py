@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -18,10 +18,8 @@ from tensorlang.graph import Graph, Network
 from tensorlang.graph.passes import WrittenOut
 from tensorlang.onnx.alike import alike
 from tensorlang.onnx.files import library
-from tensorlang.onnx.functions import DOMAIN, OPSET, TRAINING, functions
+from tensorlang.onnx.functions import DOMAIN, NOTE, OPSET, TRAINING, functions
 from tensorlang.onnx.writer import Writer, all_nodes, typed
-
-NOTE: Final = "tensorlang"  # the key of what our reader is told
 
 Outside: TypeAlias = tuple[str, int, int]
 
@@ -138,4 +136,4 @@ def _training(helper: Any, begun: Mapping[str, Any]) -> list[Any]:
     return [helper.make_tensor_value_info(TRAINING, 9, [])] if TRAINING in begun else []
 
 
-__all__ = ["NOTE", "TRAINING", "model_of"]
+__all__ = ["TRAINING", "model_of"]

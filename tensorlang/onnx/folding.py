@@ -1,0 +1,119 @@
+"""Operators that are computed while a file is read, where all operands are constant.
+
+Shapes that a file computes with are such constants: arrays of `int64`, of `object` only
+where an open size, a `Dim`, is among the numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Final
+
+import numpy as np
+
+from tensorlang.errors import GraphError, ShapeError
+from tensorlang.graph.leaves import constant
+from tensorlang.graph.specs import Dim
+from tensorlang.graph.values import values_in
+
+LARGEST: Final = 1 << 31  # bytes of an array that reading a file may make
+_LIMIT: ContextVar[int] = ContextVar("limit", default=LARGEST)
+# what NumPy computes on sizes with names, too
+_ON_SIZES: Final = frozenset(
+    (
+        *("add", "subtract", "multiply", "prod", "where"),
+        *("take", "reshape", "transpose", "concatenate"),
+    )
+)
+
+
+@contextmanager
+def limited(largest: int) -> Iterator[None]:
+    """Refuse arrays of more bytes while a file is read."""
+    token = _LIMIT.set(largest)
+    try:
+        yield
+    finally:
+        _LIMIT.reset(token)
+
+
+def checked_size(shape: Sequence[Any], itemsize: int) -> None:
+    """Refuse an array that is too large, before there is memory for it.
+
+    Raises:
+        ShapeError: its known sizes alone make it so.
+    """
+    size = math.prod(n for n in shape if not isinstance(n, Dim)) * itemsize
+    if size > _LIMIT.get():
+        raise ShapeError(
+            f"an array of shape {tuple(shape)} has {size} bytes, more than "
+            f"{_LIMIT.get()}; give largest={size} to load the file if that is meant"
+        )
+
+
+def either(op: Any) -> Callable[..., Any]:
+    """An operator on values that is NumPy's function of its name on constants."""
+    known = getattr(np, op.__name__)
+
+    def apply(*args: Any, **kwargs: Any) -> Any:
+        if any(True for _ in values_in(args)):
+            return op(*map(_beside, args), **kwargs)
+        return folded(known, *args, **kwargs)
+
+    return apply
+
+
+def folded(known: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """What a function of NumPy gives for constants.
+
+    Raises:
+        ShapeError: they do not fit, or the result is too large.
+        GraphError: it cannot compute with open sizes.
+    """
+    arrays = [each for each in args if isinstance(each, np.ndarray)]
+    if any(each.dtype == object for each in arrays) and known.__name__ not in _ON_SIZES:
+        raise GraphError(f"{known.__name__} of an open size; export with a fixed one")
+    try:
+        if isinstance(known, np.ufunc) or known is np.where:
+            shape = np.broadcast_shapes(*(each.shape for each in arrays))
+            checked_size(shape, max(each.itemsize for each in arrays))
+        with np.errstate(all="ignore"):
+            made = np.asarray(known(*args, **kwargs))
+        return tidy(made)
+    except (ValueError, IndexError, TypeError, OverflowError) as problem:
+        shapes = ", ".join(str(each.shape) for each in arrays)
+        raise ShapeError(f"constants of shapes {shapes}: {problem}") from None
+
+
+def tidy(array: Any) -> Any:
+    """An array of sizes, as numbers where none is open."""
+    if array.dtype != object or any(isinstance(n, Dim) for n in array.flat):
+        return array
+    return array.astype(np.int64)
+
+
+def lifted(value: Any) -> Any:
+    """A constant as a value of the program; what is no array stays what it is.
+
+    Raises:
+        GraphError: it holds an open size.
+    """
+    if not isinstance(value, np.ndarray):
+        return value
+    if value.dtype == object:
+        raise GraphError(f"the open size {value} is used as data; export a fixed one")
+    return constant(value)
+
+
+def _beside(arg: Any) -> Any:
+    """An operand beside a value: of one element, a number of the value's type."""
+    if isinstance(arg, (list, tuple)):
+        return (
+            type(arg)(map(_beside, arg)) if any(True for _ in values_in(arg)) else arg
+        )
+    if isinstance(arg, np.ndarray) and not arg.ndim and arg.dtype.kind in "iuf":
+        return arg.item()
+    return lifted(arg)

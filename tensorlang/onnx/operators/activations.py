@@ -1,0 +1,118 @@
+"""Activations, and softmax."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from tensorlang.errors import GraphError, ShapeError
+from tensorlang.graph.values import Node
+from tensorlang.onnx.calls import Call
+from tensorlang.onnx.reading import reads
+from tensorlang.onnx.writer import Write, Writer, argument, writes
+from tensorlang.ops import math, nn
+
+_ALONG: Final = {"Softmax": nn.softmax, "LogSoftmax": nn.log_softmax}
+
+
+def _along(op: Any) -> Callable[..., Any]:
+    def read(call: Call, input: Any, *, axis: int) -> Any:
+        """Softmax along an axis; before version 13, of all from the axis on."""
+        if not -input.ndim <= axis < max(input.ndim, 1):
+            raise ShapeError(f"axis {axis} of {input.spec}")
+        if call.version >= 13 or axis % input.ndim == input.ndim - 1:
+            return op(input, axis)
+        rows = nn.reshape(input, (*input.shape[: axis % input.ndim], -1))
+        return nn.reshape(op(rows, -1), input.shape)
+
+    return read
+
+
+def _write_along(kind: str) -> Write:
+    def write(writer: Writer, node: Node) -> Any:
+        axis = argument(node, 1, "axis", -1)
+        return writer.emit(kind, writer.name(node.args[0]), axis=axis)
+
+    return write
+
+
+for _kind, _op in _ALONG.items():
+    reads(_kind)(_along(_op))
+    writes(_op.id)(_write_along(_kind))
+
+
+@reads("Gelu")
+def gelu(x: Any, *, approximate: str) -> Any:
+    """GELU, exact or by tanh."""
+    return nn.gelu(x, approximate)
+
+
+@writes("nn.gelu")
+def write_gelu(writer: Writer, node: Node) -> Any:
+    """GELU, as a function in the file."""
+    how = argument(node, 1, "approximate", "none")
+    name = "gelu" if how == "none" else "gelu_tanh"
+    return writer.call(name, writer.name(node.args[0]))
+
+
+@reads("LeakyRelu")
+def leaky_relu(x: Any, *, alpha: float) -> Any:
+    """Leaky ReLU with its slope."""
+    return nn.leaky_relu(x, alpha)
+
+
+@writes("nn.leaky_relu")
+def write_leaky_relu(writer: Writer, node: Node) -> Any:
+    """Leaky ReLU with its slope."""
+    slope = argument(node, 1, "negative_slope", 0.01)
+    return writer.emit("LeakyRelu", writer.name(node.args[0]), alpha=slope)
+
+
+@reads("Softplus")
+def softplus(x: Any) -> Any:
+    """log(1 + e^x)."""
+    return nn.softplus(x)
+
+
+@writes("nn.softplus")
+def write_softplus(writer: Writer, node: Node) -> Any:
+    """Softplus of beta 1."""
+    beta, threshold = (
+        argument(node, at, name, usual)
+        for at, name, usual in ((1, "beta", 1.0), (2, "threshold", 20.0))
+    )
+    if (beta, threshold) != (1, 20):
+        raise GraphError(f"{node.place}: ONNX has softplus of beta 1 alone")
+    return writer.emit("Softplus", writer.name(node.args[0]))
+
+
+@reads("Elu")
+def elu(x: Any, *, alpha: float) -> Any:
+    """Below 0, alpha (e^x - 1)."""
+    below = math.multiply(math.expm1(math.minimum(x, 0.0)), alpha)
+    return math.where(math.less(x, 0.0), below, x)
+
+
+@reads("PRelu")
+def prelu(call: Call, x: Any, slope: Any) -> Any:
+    """Below 0, the numbers times a slope that is learnt."""
+    if call.version < 7 and x.ndim > 1:  # one slope, or one a channel
+        slope = nn.reshape(slope, (-1, *[1] * (x.ndim - 2)))
+    made = math.where(math.less(x, 0), math.multiply(x, slope), x)
+    if made.shape != x.shape:
+        raise ShapeError(
+            f"a slope of shape {slope.shape} does not broadcast to {x.spec}"
+        )
+    return made
+
+
+@reads("HardSigmoid")
+def hard_sigmoid(x: Any, *, alpha: float, beta: float) -> Any:
+    """A ramp from 0 to 1."""
+    return math.clip(math.add(math.multiply(x, alpha), beta), 0.0, 1.0)
+
+
+@reads("HardSwish")
+def hard_swish(x: Any) -> Any:
+    """The numbers times a ramp from 0 to 1."""
+    return math.multiply(x, hard_sigmoid(x, alpha=1 / 6, beta=0.5))

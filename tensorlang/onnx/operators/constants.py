@@ -1,0 +1,76 @@
+"""Constants, and what is computed of them alone."""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import Any
+
+import numpy as np
+
+from tensorlang.errors import GraphError, ShapeError
+from tensorlang.onnx.calls import Call, dtype_in
+from tensorlang.onnx.folding import checked_size
+from tensorlang.onnx.operators.elementwise import where
+from tensorlang.onnx.operators.shapes import filled
+from tensorlang.onnx.reading import Ints, Number, Sizes, reads
+
+
+@reads("Constant", folds=True)
+def constant(
+    *,
+    value: Any = None,
+    value_int: int | None = None,
+    value_ints: Ints | None = None,
+    value_float: float | None = None,
+    value_floats: tuple[float, ...] | None = None,
+) -> Any:
+    """An array that stands in the file, in one of several forms."""
+    forms = [
+        *(
+            np.array(each, np.int64)
+            for each in (value_int, value_ints)
+            if each is not None
+        ),
+        *(
+            np.array(each, np.float32)
+            for each in (value_float, value_floats)
+            if each is not None
+        ),
+        *([] if value is None else [value]),
+    ]
+    if len(forms) != 1:
+        raise GraphError(f"{len(forms)} values are given, where it is one")
+    return forms[0]
+
+
+@reads("ConstantOfShape", folds=True)
+def constant_of_shape(input: Sizes, *, value: Any = None) -> Any:
+    """An array of one number; of float zeros where none is given."""
+    fill = np.zeros(1, np.float32) if value is None else value
+    if fill.size != 1:
+        raise GraphError(f"attribute value has {fill.size} elements, not one")
+    return filled(input, fill.reshape(()))
+
+
+@reads("Range", folds=True)
+def arange(
+    call: Call, start: Number, limit: Number, delta: Number, *, stash_type: int = 1
+) -> Any:
+    """Numbers from `start` on, before `limit`, in steps of `delta`."""
+    dtype = call.inputs[0].dtype
+    if stash_type != 1 or not delta or not all(map(isfinite, (start, limit, delta))):
+        raise ShapeError(f"from {start} to {limit} in steps of {delta} is no range")
+    count = max(-int((start - limit) // delta), 0)
+    checked_size((count,), dtype.itemsize)
+    return (start + np.arange(count) * delta).astype(dtype)
+
+
+@reads("Trilu", folds=True)
+def triangle(input: Any, k: Number = 0, *, upper: int) -> Any:
+    """What lies on one side of a diagonal; zeros elsewhere."""
+    sizes = input.shape[-2:]
+    if input.ndim < 2 or not all(isinstance(n, int) for n in sizes):
+        raise ShapeError(f"of {input.shape}, the last two sizes have to be known")
+    rows, columns = sizes
+    mask = np.tri(rows, columns, int(k) - bool(upper), bool)
+    return where(mask != bool(upper), input, np.zeros((), dtype_in(input)))

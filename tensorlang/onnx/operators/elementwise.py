@@ -1,0 +1,285 @@
+"""Elementwise operators: the same in ONNX, or almost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from typing import Any, Final
+
+import numpy as np
+
+from tensorlang.errors import GraphError, ShapeError
+from tensorlang.graph.specs import Dim
+from tensorlang.graph.values import Node, Value
+from tensorlang.onnx.calls import dtype_in, dtype_of
+from tensorlang.onnx.folding import either, folded, lifted, tidy
+from tensorlang.onnx.reading import reads
+from tensorlang.onnx.writer import Write, Writer, argument, writes
+from tensorlang.ops import find, math, nn
+
+_SAME: Final = {
+    "math.add": "Add",
+    "math.subtract": "Sub",
+    "math.multiply": "Mul",
+    "math.less": "Less",
+    "math.less_equal": "LessOrEqual",
+    "math.greater": "Greater",
+    "math.greater_equal": "GreaterOrEqual",
+    "math.logical_and": "And",
+    "math.logical_not": "Not",
+    "math.logical_or": "Or",
+    "math.isnan": "IsNaN",
+    "math.negative": "Neg",
+    "math.abs": "Abs",
+    "math.sign": "Sign",
+    "math.exp": "Exp",
+    "math.log": "Log",
+    "math.sqrt": "Sqrt",
+    "math.reciprocal": "Reciprocal",
+    "math.sin": "Sin",
+    "math.cos": "Cos",
+    "math.floor": "Floor",
+    "math.ceil": "Ceil",
+    "math.tanh": "Tanh",
+    "math.erf": "Erf",
+    "nn.relu": "Relu",
+    "nn.sigmoid": "Sigmoid",
+}
+# those that read otherwise than they are written
+_WRITTEN: Final = {
+    "math.divide": "Div",
+    "math.power": "Pow",
+    "math.equal": "Equal",
+    "math.where": "Where",
+    "math.maximum": "Max",
+    "math.minimum": "Min",
+    "nn.tanh": "Tanh",
+    "let": "Identity",
+}
+_add, _subtract, _multiply = map(either, (math.add, math.subtract, math.multiply))
+_less, _unequal = either(math.less), either(math.not_equal)
+
+
+def _reader(op: Any) -> Callable[..., Any]:
+    def read(*operands: Any, axis: int | None = None, broadcast: int = 0) -> Any:
+        """An operator on arrays that broadcast; before version 7, at an axis."""
+        del broadcast
+        return op(*(operands if axis is None else _aligned(axis, *operands)))
+
+    return read
+
+
+def _aligned(axis: int, a: Any, b: Any) -> tuple[Any, Any]:
+    """Two arrays, whose second one begins at an axis of the first.
+
+    Raises:
+        ShapeError: it does not fit there.
+    """
+    at = axis % max(a.ndim, 1)
+    there = a.shape[at : at + b.ndim]
+    if len(there) < b.ndim or any(n not in {1, m} for m, n in zip(there, b.shape)):
+        raise ShapeError(f"{b.shape} at axis {axis} of {a.shape}")
+    more = (1,) * (a.ndim - at - b.ndim)
+    return a, either(nn.reshape)(b, (*b.shape, *more)) if more else b
+
+
+def _reduced(op: Any) -> Callable[..., Any]:
+    return lambda *operands: reduce(op, operands)
+
+
+def _writer(kind: str) -> Write:
+    """A node of the same operands; a number takes the type of an array beside it."""
+
+    def write(writer: Writer, node: Node) -> Any:
+        like = next(arg for arg in reversed(node.args) if hasattr(arg, "spec"))
+        return writer.emit(kind, *(writer.name(arg, like) for arg in node.args))
+
+    return write
+
+
+for _id, _kind in _SAME.items():
+    _op = find(_id)
+    _folds = hasattr(np, _op.__name__)
+    reads(_kind, folds=_folds)(_reader(either(_op) if _folds else _op))
+for _id, _kind in (_SAME | _WRITTEN).items():
+    writes(_id)(_writer(_kind))
+for _kind, _op in {"Max": math.maximum, "Min": math.minimum, "Sum": math.add}.items():
+    reads(_kind, folds=True)(_reduced(either(_op)))
+
+
+@reads("Mean")
+def mean(*operands: Any) -> Any:
+    """The mean of several arrays, element by element."""
+    return math.multiply(reduce(_add, operands), 1 / len(operands))
+
+
+@reads("Identity", folds=True)
+def identity(input: Value) -> Any:
+    """The same."""
+    return input
+
+
+@reads("Div", folds=True)
+def divide(a: Any, b: Any) -> Any:
+    """A quotient; of integers, rounded towards 0."""
+    if _has_sizes(a, b):
+        return tidy(np.frompyfunc(_over, 2, 1)(a, b))
+    if _is_float(a):
+        return either(math.divide)(a, b)
+    quotient = either(math.floor_divide)(a, _divisor(b))
+    rest = _subtract(a, _multiply(quotient, b))
+    up = either(math.logical_and)(_unequal(rest, 0), _unequal(_less(a, 0), _less(b, 0)))
+    return where(up, _add(quotient, 1), quotient)
+
+
+@reads("Mod", folds=True)
+def modulo(a: Any, b: Any, *, fmod: int) -> Any:
+    """What a division leaves: with the sign of `b`, or of `a` where `fmod` is set."""
+    if not _is_float(a):
+        if fmod:
+            return _subtract(a, _multiply(divide(a, b), b))
+        return either(math.remainder)(a, _divisor(b))
+    if isinstance(a, Value) or isinstance(b, Value):
+        raise GraphError(f"fmod={fmod} of floats is supported for constants only")
+    return folded(np.fmod if fmod else np.remainder, a, b)
+
+
+def _divisor(b: Any) -> Any:
+    if isinstance(b, np.ndarray) and not b.all():
+        raise GraphError("integers are divided by the constant 0")
+    return b
+
+
+def _is_float(x: Any) -> bool:
+    return dtype_in(x).kind not in "iubO"
+
+
+def _has_sizes(*operands: Any) -> bool:
+    return any(isinstance(x, np.ndarray) and x.dtype == object for x in operands)
+
+
+def _over(a: Any, b: Any) -> Any:
+    """A quotient of sizes, rounded towards 0."""
+    if isinstance(b, int) and b:
+        if isinstance(a, int):
+            return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+        if all(count % b == 0 for _, count in a.terms):
+            return Dim(tuple((names, count // b) for names, count in a.terms))
+    raise ShapeError(f"{a} / {b} is not a whole number; export with fixed sizes")
+
+
+@reads("Pow", folds=True)
+def power(x: Any, y: Any) -> Any:
+    """`x` to the power `y`, whose type may be another."""
+    if isinstance(y, np.ndarray) and not _has_sizes(x, y):
+        exact = y.astype(dtype_in(x))
+        y = exact if (exact.astype(y.dtype) == y).all() else y
+    return either(math.power)(x, y)
+
+
+@reads("Equal", folds=True)
+def equal(a: Any, b: Any) -> Any:
+    """Whether the operands are equal."""
+    if _has_sizes(a, b):
+        return np.frompyfunc(_same_size, 2, 1)(a, b).astype(bool)
+    return either(math.equal)(a, b)
+
+
+def _same_size(a: Any, b: Any) -> bool:
+    """Whether two sizes are equal, where that is so for all sizes that are open."""
+    rest = a - b
+    if not isinstance(rest, Dim):
+        return bool(rest == 0)
+    counts = [count for _, count in rest.terms]
+    if dict(rest.terms).get((), 0) and (min(counts) > 0 or max(counts) < 0):
+        return False
+    raise ShapeError(f"whether {a} is {b} depends on data; export with fixed sizes")
+
+
+@reads("Where", folds=True)
+def where(condition: Any, x: Any, y: Any) -> Any:
+    """One of two arrays' elements, by a condition."""
+    operands = condition, x, y
+    if any(isinstance(each, Value) for each in operands):
+        return math.where(*map(lifted, operands))
+    return folded(np.where, *operands)
+
+
+@reads("Clip")
+def clip(input: Any, min: Any = None, max: Any = None) -> Any:
+    """The numbers between two bounds."""
+    bounds = [None if each is None else _bound(each, input) for each in (min, max)]
+    return input if bounds == [None, None] else math.clip(input, *bounds)
+
+
+def _bound(bound: Any, x: Any) -> Any:
+    if isinstance(bound, Value):
+        return nn.reshape(bound, ()) if bound.ndim else bound
+    if bound.size != 1:
+        raise GraphError(f"a bound of shape {bound.shape}, where one number is needed")
+    with np.errstate(over="ignore"):
+        return bound.astype(x.spec.numpy).reshape(()).item()
+
+
+@writes("math.clip")
+def write_clip(writer: Writer, node: Node) -> Any:
+    """The numbers between two bounds."""
+    x, names = node.args[0], ("low", "high")
+    bounds = [argument(node, at, name, None) for at, name in enumerate(names, 1)]
+    given = ["" if bound is None else writer.name(bound, x) for bound in bounds]
+    return writer.emit("Clip", writer.name(x), *given)
+
+
+@reads("Cast", since=6, folds=True)
+def cast(input: Any, *, to: int, saturate: int = 1, round_mode: str = "up") -> Any:
+    """Another type: of constants any, of data bool, or from bool.
+
+    How a cast saturates and rounds matters to types of 8 bits alone.
+    """
+    del saturate, round_mode
+    dtype = dtype_of(to, "the result")
+    if _has_sizes(input):
+        if dtype != np.int64:
+            raise GraphError(f"the open size {input} as {dtype}; export a fixed one")
+        return input
+    if not isinstance(input, Value):
+        return _cast(input, dtype)
+    own = dtype_in(input)
+    if own == dtype:
+        return input
+    if dtype.kind == "b":
+        return math.not_equal(input, 0)
+    if own.kind == "b":
+        return where(input, np.ones((), dtype), np.zeros((), dtype))
+    raise GraphError(f"a cast of {input.spec} to {dtype} is not supported")
+
+
+def _cast(x: Any, dtype: np.dtype[Any]) -> Any:
+    """A constant as another type.
+
+    Raises:
+        GraphError: a float is none of the integers.
+    """
+    try:
+        with np.errstate(over="ignore", invalid="raise"):
+            return folded(x.astype, dtype)
+    except FloatingPointError:
+        raise GraphError(f"no {dtype} is the float that is cast to it") from None
+
+
+def _negated(writer: Writer, node: Node) -> Any:
+    return writer.emit("Not", _writer("Equal")(writer, node))
+
+
+def _square(writer: Writer, node: Node) -> Any:
+    name = writer.name(node.args[0])
+    return writer.emit("Mul", name, name)
+
+
+def _rsqrt(writer: Writer, node: Node) -> Any:
+    return writer.emit("Reciprocal", writer.emit("Sqrt", writer.name(node.args[0])))
+
+
+writes("math.not_equal")(_negated)
+writes("math.square")(_square)
+writes("math.rsqrt")(_rsqrt)

@@ -1,0 +1,146 @@
+"""Normalisation, and dropout."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tensorlang import graph
+from tensorlang.errors import GraphError, ShapeError
+from tensorlang.graph.network import training
+from tensorlang.graph.values import Node
+from tensorlang.onnx.calls import Call, meant
+from tensorlang.onnx.functions import TRAINING
+from tensorlang.onnx.operators.shapes import filled
+from tensorlang.onnx.reading import Number, reads
+from tensorlang.onnx.writer import Writer, argument, writes
+from tensorlang.ops import nn
+
+
+@reads("LayerNormalization")
+def layer_norm(x: Any, scale: Any, b: Any = None, *, axis: int, epsilon: float) -> Any:
+    """A norm of the dimensions from an axis on."""
+    normal = x.shape[axis:] if -x.ndim <= axis < x.ndim else ()
+    if scale.shape != normal or (b is not None and b.shape != normal):
+        raise ShapeError(f"axis {axis} of {x.spec}, with scale {scale.shape}")
+    return nn.layer_norm(x, scale, b, epsilon)
+
+
+@reads("BatchNormalization")
+def batch_norm(  # noqa: PLR0917 - in ONNX's order
+    call: Call,
+    x: Any,
+    scale: Any,
+    b: Any,
+    mean: Any,
+    var: Any,
+    *,
+    epsilon: float,
+    momentum: float,
+    training_mode: int = 0,
+    is_test: int = 1,
+) -> Any:
+    """A norm by the running moments; in training, by those of the batch.
+
+    What a file says of training holds while it is trained: `training_mode` alone does
+    not make a network that is used compute with the moments of its batch.
+    """
+    several = len([name for name in call.outputs if name]) > 1
+    if (several and not training_mode) or not is_test:
+        raise GraphError("training is supported as training_mode, from opset 14 on")
+    if not (training_mode and training()):
+        return nn.batch_norm(x, mean, var, scale, b, eps=epsilon), mean, var
+    given = {"momentum": meant(1 - momentum), "eps": epsilon}
+    y, *after = nn.batch_norm_train(x, mean, var, scale, b, **given)
+    for name, value in zip(call.names[3:], after, strict=True):
+        if name not in call.program.moments:
+            raise GraphError("its running moments have to be initializers of the file")
+        graph.write(call.program.moments[name], value)
+    return (y, *after)
+
+
+@reads("Dropout")
+def dropout(
+    call: Call,
+    data: Any,
+    ratio: Number = 0.5,
+    training_mode: Number = False,
+    *,
+    seed: int | None = None,
+    is_test: int = 1,
+) -> Any:
+    """In training, with a key of the network's own; in use, nothing is dropped.
+
+    ONNX does not say what generator a seed is for, so it has no meaning here.
+    """
+    del seed
+    if not is_test:
+        raise GraphError("training is supported as training_mode, from opset 12 on")
+    if training() and training_mode and ratio:
+        return call.program.dropped(data, meant(ratio))
+    if call.version < 10 or len(call.outputs) < 2:
+        return data
+    return data, filled(data.shape, np.ones((), bool))
+
+
+def _ones(x: Any, extent: Any) -> Any:
+    return np.ones(extent, x.spec.numpy)
+
+
+@writes("nn.layer_norm")
+def write_layer_norm(writer: Writer, node: Node) -> Any:
+    """A norm of the last dimension."""
+    x, weight = node.args[0], argument(node, 1, "weight", None)
+    bias, eps = argument(node, 2, "bias", None), argument(node, 3, "eps", 1e-5)
+    w = writer.name(_ones(x, x.shape[-1]) if weight is None else weight, x)
+    names = [w] if bias is None else [w, writer.name(bias)]
+    return writer.emit(
+        "LayerNormalization", writer.name(x), *names, axis=-1, epsilon=eps
+    )
+
+
+@writes("nn.rms_norm")
+def write_rms_norm(writer: Writer, node: Node) -> Any:
+    """A norm by the mean square, by a function that stands in the file."""
+    x, weight = node.args[0], argument(node, 1, "weight", None)
+    w = writer.name(_ones(x, x.shape[-1]) if weight is None else weight, x)
+    eps = float(argument(node, 2, "eps", 1e-6))
+    return writer.call("rms_norm", writer.name(x), w, eps=eps)
+
+
+def _norm_arrays(writer: Writer, node: Node) -> tuple[list[str], int]:
+    """Names of image, moments, weight and bias; and the axis of channels."""
+    x, mean, var = node.args[:3]
+    channels = mean.shape
+    weight, bias = argument(node, 3, "weight", None), argument(node, 4, "bias", None)
+    w = _ones(x, channels) if weight is None else weight
+    b = _ones(x, channels) * 0 if bias is None else bias
+    return [writer.name(v, x) for v in (x, mean, var, w, b)], node.kwargs.get("axis", 1)
+
+
+@writes("nn.batch_norm")
+def write_batch_norm(writer: Writer, node: Node) -> Any:
+    """A batch norm in use."""
+    (x, mean, var, w, b), axis = _norm_arrays(writer, node)
+    if axis != 1:
+        raise GraphError(f"{node.place}: ONNX has batch norms of axis 1, not {axis}")
+    eps = node.kwargs.get("eps", 1e-5)
+    return writer.emit("BatchNormalization", x, w, b, mean, var, epsilon=eps)
+
+
+@writes("nn.batch_norm_train")
+def write_batch_norm_train(writer: Writer, node: Node) -> Any:
+    """A batch norm that asks whether it is trained."""
+    (x, mean, var, w, b), axis = _norm_arrays(writer, node)
+    rank = node.args[0].ndim
+    axes = [at for at in range(rank) if at != axis % rank]
+    return writer.call(
+        "batch_norm_train",
+        *(x, mean, var, w, b, TRAINING),
+        results=3,
+        axes=axes,
+        inner=axes,
+        momentum=float(node.kwargs.get("momentum", 0.1)),
+        eps=float(node.kwargs.get("eps", 1e-5)),
+    )

@@ -1,0 +1,172 @@
+"""The functions that files of tensorlang hold, read as the operators that they are."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from tensorlang.errors import GraphError
+from tensorlang.graph.network import training
+from tensorlang.graph.values import Key, Node
+from tensorlang.onnx.functions import DOMAIN, TRAINING
+from tensorlang.onnx.reading import Ints, reads
+from tensorlang.onnx.writer import Write, Writer, argument, writes
+from tensorlang.ops import math, nn, random
+from tensorlang.ops.nn.dropout import scalars
+
+# functions of one array
+_PLAIN: Final = {
+    "expm1": math.expm1,
+    "log1p": math.log1p,
+    "silu": nn.silu,
+}
+
+
+def _reader(op: Any) -> Any:
+    return lambda x: op(x)  # noqa: PLW0108 - whose signature is read
+
+
+def _writer(name: str) -> Write:
+    return lambda writer, node: writer.call(name, writer.name(node.args[0]))
+
+
+for _name, _op in _PLAIN.items():
+    reads(_name, domain=DOMAIN)(_reader(_op))
+    writes(_op.id)(_writer(_name))
+
+
+@reads("dense", domain=DOMAIN)
+def dense(x: Any, w: Any, b: Any) -> Any:
+    """A dense layer behind any number of dimensions."""
+    return nn.dense(x, w, b)
+
+
+@reads("dense_without_bias", domain=DOMAIN)
+def dense_without_bias(x: Any, w: Any) -> Any:
+    """The same without a bias."""
+    return nn.dense(x, w)
+
+
+@reads("gelu", domain=DOMAIN)
+def gelu(x: Any) -> Any:
+    """GELU, exact."""
+    return nn.gelu(x)
+
+
+@reads("gelu_tanh", domain=DOMAIN)
+def gelu_tanh(x: Any) -> Any:
+    """GELU by tanh."""
+    return nn.gelu(x, "tanh")
+
+
+@reads("rms_norm", domain=DOMAIN)
+def rms_norm(x: Any, weight: Any, *, eps: float) -> Any:
+    """A norm by the mean square."""
+    return nn.rms_norm(x, weight, eps)
+
+
+@reads("batch_norm_train", domain=DOMAIN)
+def batch_norm_train(  # noqa: PLR0917 - as in the file
+    x: Any,
+    mean: Any,
+    var: Any,
+    weight: Any,
+    bias: Any,
+    asked: Any,
+    *,
+    axes: Ints,
+    inner: Ints,
+    momentum: float,
+    eps: float,
+) -> Any:
+    """A batch norm that asks whether it is trained; our programs know it."""
+    del asked
+    left = set(range(x.ndim)) - set(axes)
+    if axes != inner or len(left) != 1:
+        raise GraphError(f"axes={axes}, inner={inner} of {x.ndim} dimensions")
+    given = {"eps": eps, "axis": left.pop()}
+    if not training():
+        return nn.batch_norm(x, mean, var, weight, bias, **given), mean, var
+    return nn.batch_norm_train(x, mean, var, weight, bias, momentum=momentum, **given)
+
+
+@reads("split", domain=DOMAIN)
+def split(key: Key, *, num: int) -> Any:
+    """Keys from a key; where nothing is trained there is none."""
+    return None if key is None else random.split(key, num)
+
+
+@writes("random.split")
+def write_split(writer: Writer, node: Node) -> Any:
+    """Keys from a key."""
+    num = argument(node, 1, "num", 2)
+    if not isinstance(num, int) or node.args[0].shape:
+        raise GraphError(
+            f"{node.place}: ONNX is written for splits of one key in a row"
+        )
+    return writer.call("split", writer.name(node.args[0]), num=num)
+
+
+@writes("element")
+def write_element(writer: Writer, node: Node) -> Any:
+    """One key of several."""
+    at = writer.constant(np.array(node.args[1], np.int64))
+    return writer.emit("Gather", writer.name(node.args[0]), at, axis=0)
+
+
+@reads("dropout", domain=DOMAIN)
+def dropout(x: Any, key: Key, asked: Any, *, rate: str, limit: int, keep: float) -> Any:
+    """Dropout by a key that is given."""
+    del asked
+    return nn.dropout(x, _rate(x, rate, limit, keep), key=key)
+
+
+@reads("dropout_train", domain=DOMAIN)
+def dropout_train(
+    x: Any, state: Key, asked: Any, *, rate: str, limit: int, keep: float
+) -> Any:
+    """Dropout that asks whether it is trained; our programs know it."""
+    del asked
+    known = _rate(x, rate, limit, keep)
+    return nn.dropout_train(x, state, known) if training() else (x, state)
+
+
+def _rate(x: Any, rate: str, limit: int, keep: float) -> float:
+    """The rate, from which `limit` and `keep` follow.
+
+    Raises:
+        GraphError: they do not.
+    """
+    try:
+        known = float(rate)
+    except ValueError:
+        raise GraphError(f"rate={rate!r} is not a number") from None
+    steps, divisor = scalars(known, x.spec.numpy)
+    if (steps, np.float32(divisor)) != (limit, np.float32(keep)):
+        raise GraphError(f"limit={limit} and keep={keep} are not those of rate={rate}")
+    return known
+
+
+def _told(node: Node, rate: float) -> dict[str, Any]:
+    if argument(node, 9, "stream", "jax") != "jax":
+        raise GraphError(f"{node.place}: ONNX is written for dropout's stream 'jax'")
+    limit, keep = scalars(rate, node.args[0].spec.numpy)
+    return {"rate": repr(rate), "limit": limit, "keep": keep}
+
+
+@writes("nn.dropout")
+def write_dropout(writer: Writer, node: Node) -> Any:
+    """Dropout by a key that is given."""
+    given = _told(node, float(argument(node, 1, "rate", None)))
+    key = writer.name(node.kwargs["key"])
+    always = writer.constant(np.array(True))
+    return writer.call("dropout", writer.name(node.args[0]), key, always, **given)
+
+
+@writes("nn.dropout_train")
+def write_dropout_train(writer: Writer, node: Node) -> Any:
+    """Dropout that asks whether it is trained, and threads its state."""
+    given = _told(node, float(argument(node, 2, "rate", None)))
+    names = map(writer.name, node.args[:2])
+    return writer.call("dropout_train", *names, TRAINING, results=2, **given)

@@ -1,0 +1,107 @@
+"""Products of matrices."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tensorlang.errors import GraphError, ShapeError
+from tensorlang.graph.values import Node
+from tensorlang.onnx.folding import lifted
+from tensorlang.onnx.reading import reads
+from tensorlang.onnx.writer import Writer, argument, writes
+from tensorlang.ops import math, nn
+
+_ACTIVATIONS: Final = {"relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh"}
+
+
+@reads("Gemm")
+def gemm(
+    a: Any,
+    b: Any,
+    c: Any = None,
+    *,
+    alpha: float,
+    beta: float,
+    transA: int,  # noqa: N803 - ONNX's name
+    transB: int,  # noqa: N803 - the same
+    broadcast: int = 1,
+) -> Any:
+    """A product of two matrices, scaled and added to."""
+    del broadcast
+    a, b = lifted(a), lifted(b)
+    if (a.ndim, b.ndim) != (2, 2):
+        raise ShapeError(f"a product of {a.spec} and {b.spec}; both are matrices")
+    a = nn.transpose(a, (1, 0)) if transA else a
+    layout = "oi" if transB else "io"
+    width = b.shape[0 if transB else 1]
+    if (alpha, beta) == (1.0, 1.0) and (c is None or c.shape == (width,)):
+        return nn.dense(a, b, c, layout=layout)
+    y = nn.dense(a, b, layout=layout)
+    y = y if alpha == 1.0 else math.multiply(y, alpha)
+    if c is None:
+        return y
+    made = math.add(y, c if beta == 1.0 else math.multiply(lifted(c), beta))
+    if made.shape != y.shape:
+        raise ShapeError(f"C of shape {c.shape} does not broadcast to {y.spec}")
+    return made
+
+
+@reads("MatMul")
+def matmul(a: Any, b: Any) -> Any:
+    """A product of matrices; of a matrix of weights, a dense layer."""
+    a, b = lifted(a), lifted(b)
+    if not (a.ndim and b.ndim):
+        raise ShapeError(f"a product of {a.spec} and {b.spec}; a number has no rows")
+    rows = nn.reshape(a, (1, *a.shape)) if a.ndim == 1 else a
+    columns = nn.reshape(b, (*b.shape, 1)) if b.ndim == 1 else b
+    if columns.ndim == 2 and rows.ndim > 2:
+        made = nn.dense(rows, columns, layout="io")
+    else:
+        made = math.matmul(rows, columns)
+    shape = made.shape[:-1] if b.ndim == 1 else made.shape
+    shape = (*shape[: made.ndim - 2], *shape[made.ndim - 1 :]) if a.ndim == 1 else shape
+    return made if shape == made.shape else nn.reshape(made, shape)
+
+
+def activated(writer: Writer, y: str, activation: str | None) -> str:
+    """An activation behind a product; none where it is None."""
+    if activation is None:
+        return y
+    if activation in {"silu", "gelu", "gelu_tanh"}:
+        return str(writer.call(activation, y))
+    return str(writer.emit(_ACTIVATIONS[activation], y))
+
+
+@writes("nn.dense")
+def write_dense(writer: Writer, node: Node) -> Any:
+    """A product with a weight, its bias, activation and residual."""
+    x, w = node.args[:2]
+    b = argument(node, 2, "b", None)
+    given = node.kwargs
+    if given.get("dropout"):
+        raise GraphError(f"{node.place}: write dropout apart from dense to save it")
+    names = [writer.name(each) for each in (x, w, b) if each is not None]
+    turned = given.get("layout", "oi") == "oi"
+    if x.ndim == 2:
+        y = writer.emit("Gemm", *names, transB=int(turned))
+    elif turned:
+        y = writer.call("dense" if b is not None else "dense_without_bias", *names)
+    else:
+        y = writer.emit("MatMul", *names[:2])
+        y = writer.emit("Add", y, names[2]) if b is not None else y
+    y = activated(writer, y, given.get("activation"))
+    rest = given.get("residual")
+    return y if rest is None else writer.emit("Add", y, writer.name(rest))
+
+
+@writes("math.matmul")
+def write_matmul(writer: Writer, node: Node) -> Any:
+    """A product of matrices, either of them transposed first."""
+    names = []
+    for value, flag in zip(node.args[:2], ("transpose_a", "transpose_b"), strict=True):
+        name = writer.name(value)
+        if node.kwargs.get(flag):
+            axes = [*range(value.ndim - 2), value.ndim - 1, value.ndim - 2]
+            name = writer.emit("Transpose", name, perm=axes)
+        names.append(name)
+    return writer.emit("MatMul", *names)

@@ -1,0 +1,179 @@
+"""Shapes: what they are, and the same elements in another one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tensorlang.errors import GraphError, ShapeError
+from tensorlang.graph.autodiff import zeros
+from tensorlang.graph.specs import Dim, TensorSpec
+from tensorlang.graph.values import Node, Value
+from tensorlang.onnx.calls import dtype_in
+from tensorlang.onnx.folding import checked_size, either, folded, tidy
+from tensorlang.onnx.reading import Ints, Sizes, reads
+from tensorlang.onnx.writer import Writer, argument, writes
+from tensorlang.ops import math, nn
+
+_reshape, _transpose = either(nn.reshape), either(nn.transpose)
+
+
+@reads("Shape", folds=True)
+def shape(data: Any, *, start: int = 0, end: int | None = None) -> Any:
+    """The sizes of an array: whole numbers, and names where they are open."""
+    return tidy(np.array(data.shape[start:end], object))
+
+
+@reads("Size", folds=True)
+def size(data: Any) -> Any:
+    """The number of elements."""
+    return tidy(np.array(_product(data.shape), object))
+
+
+def _product(shape: Sequence[Any]) -> Any:
+    made: Any = 1
+    for extent in shape:
+        made = made * extent
+    return made
+
+
+@reads("Flatten", folds=True)
+def flatten(input: Any, *, axis: int) -> Any:
+    """The dimensions before an axis as one, and those behind it."""
+    if not -input.ndim <= axis <= input.ndim:
+        raise ShapeError(f"axis {axis} of an array with {input.ndim} dimensions")
+    axis += input.ndim if axis < 0 else 0
+    if axis == 1 and isinstance(input, Value):
+        return nn.batch_flatten(input)
+    ends = input.shape[:axis], input.shape[axis:]
+    return _reshape(input, tuple(map(_product, ends)))
+
+
+@writes("nn.batch_flatten")
+def write_flatten(writer: Writer, node: Node) -> Any:
+    """All dimensions behind the batch as one."""
+    return writer.emit("Flatten", writer.name(node.args[0]), axis=1)
+
+
+@reads("Reshape", folds=True)
+def reshape(data: Any, shape: Sizes, *, allowzero: int = 0) -> Any:
+    """Another shape: 0 takes over a size, unless `allowzero`; -1 is what is left."""
+    if not allowzero and any(n == 0 for n in shape[data.ndim :]):
+        raise ShapeError(f"shape {shape} takes over sizes that {data.shape} has not")
+    if allowzero and 0 in shape and -1 in shape:
+        raise ShapeError(f"shape {shape} leaves open what -1 is")
+    made = [
+        data.shape[at] if n == 0 and not allowzero else n for at, n in enumerate(shape)
+    ]
+    if any(not isinstance(n, Dim) and n < -1 for n in made):
+        raise ShapeError(f"shape {shape}: sizes are 0 or more, or -1")
+    if not isinstance(data, Value):
+        return folded(np.reshape, data, made)
+    rest = _product(data.shape[1:])
+    rows = len(made) == 2 and data.ndim > 1 and made[0] == data.shape[0]
+    if rows and rest and made[1] in {-1, rest}:
+        return nn.batch_flatten(data)
+    return nn.reshape(data, tuple(_completed(made, data)))
+
+
+def _completed(shape: list[Any], x: Any) -> list[Any]:
+    """The shape with its -1 as a number, where the other sizes say it."""
+    open_ = [n for n in x.shape if isinstance(n, Dim)]
+    if shape.count(-1) != 1 or [n for n in shape if isinstance(n, Dim)] != open_:
+        return shape
+    has = _product([n for n in x.shape if not isinstance(n, Dim)])
+    rest = _product([n for n in shape if not isinstance(n, Dim) and n != -1])
+    return [has // rest if n == -1 and rest else n for n in shape]
+
+
+@writes("nn.reshape")
+def write_reshape(writer: Writer, node: Node) -> Any:
+    """Another shape, with one open size at most."""
+    (x, *_), shape = node.args, node.results[0].shape
+    open_ = [at for at, extent in enumerate(shape) if isinstance(extent, Dim)]
+    if len(open_) > 1 and [shape[at] for at in open_] != [x.shape[at] for at in open_]:
+        raise GraphError(f"{node.place}: ONNX reshapes to one open size, not {shape}")
+    sign = 0 if len(open_) > 1 else -1
+    numbers = [sign if isinstance(extent, Dim) else extent for extent in shape]
+    return writer.emit("Reshape", writer.name(x), writer.whole(*numbers))
+
+
+@reads("Squeeze", folds=True)
+def squeeze(data: Any, axes: Ints | None = None) -> Any:
+    """Dimensions of one element go: those of the axes, or all."""
+    if axes is None:
+        if any(isinstance(n, Dim) for n in data.shape):
+            raise ShapeError(f"which sizes of {data.shape} are 1 is open; give axes")
+        axes = tuple(at for at, n in enumerate(data.shape) if n == 1)
+    gone = _places(axes, data.ndim)
+    if any(data.shape[at] != 1 for at in gone):
+        raise ShapeError(f"axes {axes} of {data.shape} have other sizes than 1")
+    shape = tuple(n for at, n in enumerate(data.shape) if at not in gone)
+    return _reshape(data, shape)
+
+
+@reads("Unsqueeze", folds=True)
+def unsqueeze(data: Any, axes: Ints) -> Any:
+    """Dimensions of one element come."""
+    shape = list(data.shape)
+    for axis in sorted(_places(axes, data.ndim + len(axes))):
+        shape.insert(axis, 1)
+    return _reshape(data, tuple(shape))
+
+
+def _places(axes: Ints, rank: int) -> set[int]:
+    """Axes, counted from the first one.
+
+    Raises:
+        ShapeError: there is no such axis, or one is given twice.
+    """
+    made = {axis % rank for axis in axes if -rank <= axis < rank}
+    if len(made) != len(axes):
+        raise ShapeError(f"axes {axes} are not different ones of {rank}")
+    return made
+
+
+@reads("Transpose", folds=True)
+def transpose(data: Any, *, perm: Ints | None = None) -> Any:
+    """The dimensions in another order; reversed where none is given."""
+    return _transpose(data, perm)
+
+
+@writes("nn.transpose")
+def write_transpose(writer: Writer, node: Node) -> Any:
+    """The dimensions in another order."""
+    x = node.args[0]
+    axes = argument(node, 1, "axes", None) or tuple(range(x.ndim))[::-1]
+    return writer.emit("Transpose", writer.name(x), perm=[a % x.ndim for a in axes])
+
+
+@reads("Expand", folds=True)
+def expand(input: Any, shape: Sizes) -> Any:
+    """The array repeated where it has one element."""
+    rank = max(input.ndim, len(shape))
+    own, wanted = (
+        (1,) * (rank - len(each)) + tuple(each) for each in (input.shape, shape)
+    )
+    made = tuple(b if a == 1 else a for a, b in zip(own, wanted, strict=True))
+    for a, b in zip(made, wanted, strict=True):
+        if b not in {a, 1} or (not isinstance(b, Dim) and b < 0):
+            raise ShapeError(f"an array of {input.shape} does not broadcast to {shape}")
+    return filled(made, input)
+
+
+def filled(shape: Sequence[Any], x: Any) -> Any:
+    """An array that broadcasts to a shape, in it; a value, where the shape is open."""
+    spec = TensorSpec(tuple(shape), dtype_in(x).name)
+    checked_size(spec.shape, spec.numpy.itemsize)
+    if isinstance(x, Value):
+        if spec.shape == x.shape:
+            return x
+    elif not any(isinstance(n, Dim) for n in spec.shape):
+        return np.broadcast_to(x, spec.shape)  # type: ignore[arg-type]
+    elif not x.any():
+        return zeros(spec)
+    # the negative zero stays what it is where a zero is subtracted
+    op = math.add if spec.dtype == "bool" else math.subtract
+    return op(x, zeros(spec))

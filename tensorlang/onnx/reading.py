@@ -1,0 +1,277 @@
+"""Readers: how a node of ONNX is expressed in the operators of tensorlang.
+
+@reads("ReduceSum", folds=True)
+def reduce_sum(data, axes: Ints | None = None, *, keepdims, noop_with_empty_axes=0):
+    ...
+
+A reader's positional parameters are the operator's inputs, its keyword parameters the
+attributes that it understands; a node that sets another one is refused. What is an
+attribute in one version of an operator and an input in another is one parameter, filled
+from either. Attributes that a node leaves out have the default of the version that the
+file's opset means. Inputs that have to be constant are annotated as `Ints`,
+`Sizes` or `Number`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias, get_type_hints
+
+import numpy as np
+
+from tensorlang.errors import DTypeError, GraphError
+from tensorlang.graph.specs import Dim
+from tensorlang.graph.values import Key, Value
+from tensorlang.onnx.calls import Call, attribute_of, dtype_named, type_of
+from tensorlang.onnx.files import library
+from tensorlang.onnx.folding import lifted
+
+Ints: TypeAlias = tuple[int, ...]
+Sizes: TypeAlias = tuple[int | Dim, ...]
+Number: TypeAlias = int | float
+
+NEWEST: Final = 28  # the opset up to which changes of operators are known here
+READERS: Final[dict[tuple[str, str], Reader]] = {}
+_CONSTANT: Final = (Ints, Sizes, Number)
+_KEYS: Final = (Key, Value)  # of inputs that may be random keys
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """How nodes of one operator are read.
+
+    Attributes:
+        read: From a node's inputs and attributes to what it gives.
+        since: The oldest version of the operator that it understands.
+        folds: Whether it also takes arrays alone, where all inputs are constant.
+        takes_call: Whether `read` takes the node itself, as its first argument.
+        inputs: Parameters that are inputs.
+        attributes: Parameters that are attributes.
+        hints: How inputs that have to be constant are wanted.
+    """
+
+    read: Callable[..., Any]
+    since: int
+    folds: bool
+    takes_call: bool
+    inputs: Mapping[str, inspect.Parameter]
+    attributes: Mapping[str, inspect.Parameter]
+    hints: Mapping[str, Any]
+
+
+def reads(
+    kind: str, *, since: int = 1, folds: bool = False, domain: str = ""
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Make a function the reader of an operator of ONNX.
+
+    Args:
+        kind: The operator's name.
+        since: The oldest version of it that the reader understands.
+        folds: Whether the reader also computes on constants.
+        domain: The operator set.
+    """
+
+    def register(read: Callable[..., Any]) -> Callable[..., Any]:
+        inputs = dict(inspect.signature(read).parameters)
+        takes_call = inputs.pop("call", None) is not None
+        named = [
+            name for name, each in inputs.items() if each.kind is each.KEYWORD_ONLY
+        ]
+        attributes = {name: inputs.pop(name) for name in named}
+        hints = {
+            name: known
+            for name, hint in get_type_hints(read).items()
+            for known in (*_CONSTANT, *_KEYS)
+            if hint in {known, known | None}
+        }
+        READERS[domain, kind] = Reader(
+            read, since, folds, takes_call, inputs, attributes, hints
+        )
+        return read
+
+    return register
+
+
+def applied(call: Call) -> tuple[Any, ...]:
+    """What a node gives: values, and arrays where all is constant.
+
+    Raises:
+        GraphError: the operator, its version or an argument is not supported.
+        DTypeError: an input or a result has a type that the operator has not.
+    """
+    reader = READERS.get((call.domain, call.kind))
+    if reader is None:
+        raise GraphError("this operator is not supported")
+    schema = None if call.domain else schema_of(call, reader)
+    types = {} if schema is None else _checked(call, schema)
+    usual = (
+        {}
+        if schema is None
+        else {
+            name: each.default_value
+            for name, each in schema.attributes.items()
+            if each.default_value.name
+        }
+    )
+    given = {name: attribute_of(each) for name, each in (usual | call.given).items()}
+    _refuse_unread(call, reader, usual)
+    inputs = list(_inputs(call, reader, given))
+    if not (reader.folds or any(isinstance(each, Value) for each in inputs)):
+        inputs = [lifted(each) for each in inputs]
+    own = (call,) if reader.takes_call else ()
+    made = reader.read(*own, *inputs, **_attributes(reader, given))
+    several = made if isinstance(made, tuple) else (made,)
+    return several if schema is None else tuple(_results(schema, several, types))
+
+
+def schema_of(call: Call, reader: Reader) -> Any:
+    """ONNX's description of the operator, in the version that the file's opset means.
+
+    Raises:
+        GraphError: there is none, or the reader does not understand that version.
+    """
+    opset, defs = call.program.opsets.get("", 0), library().defs
+    try:
+        schema = defs.get_schema(call.kind, opset, "")
+    except defs.SchemaError:
+        raise GraphError(f"opset {opset} has no such operator") from None
+    version = call.version = schema.since_version
+    if schema.deprecated or not reader.since <= version <= NEWEST:
+        raise GraphError(
+            f"version {version} of the operator, which opset {opset} means, is not "
+            f"supported; convert the file to an opset from {reader.since} to {NEWEST}"
+        )
+    return schema
+
+
+def _checked(call: Call, schema: Any) -> dict[str, str]:
+    """What the type variables of the operator stand for.
+
+    Raises:
+        GraphError: there are fewer or more inputs than it has, or attributes that it
+            has not.
+        DTypeError: an input has another type.
+    """
+    count, version = len(call.inputs), f"version {call.version} of the operator"
+    if not schema.min_input <= count <= schema.max_input:
+        raise GraphError(f"{count} inputs are not what {version} takes")
+    for name, attribute in call.given.items():
+        has = schema.attributes.get(name)
+        if has is None or has.type.value != attribute.type:
+            raise GraphError(f"{version} has no attribute {name} of such a type")
+    allowed = {
+        each.type_param_str: each.allowed_type_strs for each in schema.type_constraints
+    }
+    found: dict[str, str] = {}
+    for at, value in enumerate(call.inputs):
+        formal = schema.inputs[min(at, len(schema.inputs) - 1)]
+        kind, variable = type_of(value), formal.type_str
+        if kind is None:
+            continue
+        first = found.setdefault(variable, kind) if formal.is_homogeneous else kind
+        wanted = allowed.get(variable, [variable])
+        if kind not in wanted or kind != first:
+            said = first if kind != first else ", ".join(sorted(wanted))
+            raise DTypeError(f"input {formal.name} is {kind}; {version} takes {said}")
+    return found
+
+
+def _refuse_unread(call: Call, reader: Reader, usual: Mapping[str, Any]) -> None:
+    """Refuse attributes, inputs and results that the reader does not know.
+
+    Raises:
+        GraphError: one of them is set, and differs from its default.
+    """
+    for name, attribute in call.given.items():
+        if name in reader.attributes or name in reader.inputs:
+            continue
+        value = attribute_of(attribute)
+        if name not in usual or attribute_of(usual[name]) != value:
+            raise GraphError(f"attribute {name}={value!r:.80} is not supported")
+    takes = list(reader.inputs.values())
+    if takes and takes[-1].kind is inspect.Parameter.VAR_POSITIONAL:
+        return
+    for at, name in enumerate(call.names[len(takes) :], len(takes) + 1):
+        if name:
+            raise GraphError(f"its input {name!r}, number {at}, is not supported")
+
+
+def _inputs(call: Call, reader: Reader, given: Mapping[str, Any]) -> Iterator[Any]:
+    """The arguments by position.
+
+    Raises:
+        GraphError: one is missing, is a random key, or depends on data and has to be
+            constant.
+    """
+    for at, (name, parameter) in enumerate(reader.inputs.items()):
+        several = parameter.kind is parameter.VAR_POSITIONAL
+        hint = reader.hints.get(name)
+        for value in (
+            call.inputs[at:] if several else call.inputs[at : at + 1] or [None]
+        ):
+            if value is None and name in given:
+                value = np.asarray(given[name])  # noqa: PLW2901 - an attribute
+            if hint in _CONSTANT and value is not None:
+                yield _constant(call.known(value, name), name, hint)
+            elif isinstance(value, Key) > (hint in _KEYS) or (
+                hint is Key and not isinstance(value, Key | None)
+            ):
+                what = "a random key" if isinstance(value, Key) else "no random key"
+                raise GraphError(f"its input {name!r} is {what}")
+            elif value is None and hint not in _KEYS and not several:
+                if parameter.default is parameter.empty:
+                    raise GraphError(f"its input {name!r} is missing")
+                yield parameter.default
+            else:
+                yield value
+
+
+def _constant(array: Any, name: str, hint: Any) -> Any:
+    """A constant as its reader wants it.
+
+    Raises:
+        GraphError: it has another number of elements, or an open size.
+    """
+    if array.ndim > 1 or (hint is Number and array.size != 1):
+        raise GraphError(f"its input {name!r} has shape {array.shape}")
+    items = array.reshape(-1).tolist()
+    named = next((n for n in items if isinstance(n, Dim)), None)
+    if named is not None and hint is not Sizes:
+        raise GraphError(f"its input {name!r} is the open size {named}; export a fixed")
+    return items[0] if hint is Number else tuple(items)
+
+
+def _attributes(reader: Reader, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments by keyword.
+
+    Raises:
+        GraphError: one is missing.
+    """
+    made = {}
+    for name, parameter in reader.attributes.items():
+        made[name] = given.get(name, parameter.default)
+        if made[name] is parameter.empty:
+            raise GraphError(f"its attribute {name} is missing")
+    return made
+
+
+def _results(
+    schema: Any, values: Sequence[Any], types: Mapping[str, str]
+) -> Iterator[Any]:
+    """The results, which have the types that ONNX says.
+
+    Raises:
+        DTypeError: ours has another.
+    """
+    for at, value in enumerate(values):
+        variable = schema.outputs[min(at, len(schema.outputs) - 1)].type_str
+        wanted = types.get(variable, variable if "(" in variable else "")
+        kind = type_of(value)
+        if not (kind and wanted) or kind == wanted:
+            yield value
+        elif isinstance(value, np.ndarray) and value.dtype.kind != "O":
+            yield value.astype(dtype_named(wanted))
+        else:
+            raise DTypeError(f"computed here as {kind}; in ONNX it is {wanted}")
