@@ -77,7 +77,9 @@ def _aligned(axis: int, a: Any, b: Any) -> tuple[Any, Any]:
     """
     at = axis % max(a.ndim, 1)
     there = a.shape[at : at + b.ndim]
-    if len(there) < b.ndim or any(n not in {1, m} for m, n in zip(there, b.shape)):
+    if len(there) < b.ndim or any(
+        n not in {1, m} for m, n in zip(there, b.shape, strict=False)
+    ):
         raise ShapeError(f"{b.shape} at axis {axis} of {a.shape}")
     more = (1,) * (a.ndim - at - b.ndim)
     return a, either(nn.reshape)(b, (*b.shape, *more)) if more else b
