@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import resource
 import subprocess
 import sys
 import tempfile
@@ -20,7 +21,6 @@ from types import ModuleType
 from typing import Any
 
 HERE = Path(__file__).parent
-BATCH = 100
 
 
 def programs() -> ModuleType:
@@ -62,6 +62,8 @@ def _batch(options: argparse.Namespace) -> int:
     package = sys.modules["tensorlang_test_programs"]
     fuzzing = package.fuzzing
     fuzzer = package.fuzzers.fuzzer(options.what)
+    if fuzzer.memory:
+        resource.setrlimit(resource.RLIMIT_AS, (fuzzer.memory, fuzzer.memory))
     result: dict[str, Any] = {}
 
     def note(case: Any) -> None:
@@ -132,8 +134,9 @@ class Worker:
 def _all(options: argparse.Namespace) -> int:
     what = options.what
     package = sys.modules["tensorlang_test_programs"]
-    seconds = package.fuzzers.fuzzer(what).seconds
-    counts = [BATCH] * (options.count // BATCH) + [options.count % BATCH]
+    fuzzer = package.fuzzers.fuzzer(what)
+    seconds, size = fuzzer.seconds, fuzzer.batch
+    counts = [size] * (options.count // size) + [options.count % size]
     left = [(options.seed + n, count) for n, count in enumerate(counts) if count]
     seen: Counter[str] = Counter()
     faults: Counter[str] = Counter()

@@ -10,6 +10,7 @@ from typing import Any
 from tensorlang.errors import GraphError
 from tensorlang.graph.specs import TensorSpec
 from tensorlang.onnx.calls import dtype_of
+from tensorlang.onnx.folding import checked_size
 from tensorlang.onnx.functions import DOMAIN, NOTE, TEXTS, functions
 
 
@@ -79,6 +80,7 @@ def _spec(value: Any, what: str, called: dict[str, str]) -> TensorSpec:
         else _named(dim.dim_param, at, value.name, called)
         for at, dim in enumerate(tensor.shape.dim)
     ]
+    checked_size(shape, dtype.itemsize, what)
     return TensorSpec(tuple(shape), dtype.name)  # type: ignore[arg-type]
 
 

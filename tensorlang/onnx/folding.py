@@ -40,16 +40,18 @@ def limited(largest: int) -> Iterator[None]:
         _LIMIT.reset(token)
 
 
-def checked_size(shape: Sequence[Any], itemsize: int) -> None:
+def checked_size(
+    shape: Sequence[Any], itemsize: int, what: str = "an array"
+) -> None:
     """Refuse an array that is too large, before there is memory for it.
 
     Raises:
         ShapeError: its known sizes alone make it so.
     """
-    size = math.prod(n for n in shape if not isinstance(n, Dim)) * itemsize
+    size = math.prod(n for n in shape if isinstance(n, int)) * itemsize
     if size > _LIMIT.get():
         raise ShapeError(
-            f"an array of shape {tuple(shape)} has {size} bytes, more than "
+            f"{what} of shape {tuple(shape)} has {size} bytes, more than "
             f"{_LIMIT.get()}; give largest={size} to load the file if that is meant"
         )
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from tensorlang.errors import WeightError
 from tensorlang.graph.network import Network
+from tensorlang.onnx.calls import dtype_of
 from tensorlang.onnx.files import (
     blocks_of,
     library,
@@ -164,9 +165,9 @@ def _fetched(tensor: Any, folder: Path) -> np.ndarray[Any, Any]:
             f"weight {tensor.name!r} takes {length} bytes from {offset} of "
             f"{place.name}, which ends before"
         )
-    dtype = library().helper.tensor_dtype_to_np_dtype(tensor.data_type)
+    dtype = dtype_of(tensor.data_type, f"weight {tensor.name!r}")
     count = math.prod(tensor.dims)
-    if length != count * dtype.itemsize:
+    if length != count * dtype.itemsize or min(tensor.dims, default=0) < 0:
         raise WeightError(
             f"weight {tensor.name!r} is {dtype}{list(tensor.dims)}, which are "
             f"{count * dtype.itemsize} bytes, and {place.name} has {length} of it"
@@ -181,8 +182,8 @@ def _fetched(tensor: Any, folder: Path) -> np.ndarray[Any, Any]:
 
 
 def _whole(name: str, text: str) -> int:
-    if not text.isascii() or not text.isdigit():
-        raise WeightError(f"weight {name!r} has a place of {text!r} bytes")
+    if not text.isascii() or not text.isdigit() or len(text) > 19:
+        raise WeightError(f"weight {name!r} has a place of {text!r:.40} bytes")
     return int(text)
 
 
@@ -193,15 +194,18 @@ def inside(folder: Path, location: str, name: str) -> Path:
         WeightError: it is elsewhere, a link, or not there.
     """
     root = folder.resolve()
-    place = root / location
-    within = location and place.resolve().is_relative_to(root)
-    # a link on the way, or `..`, makes another path of it
-    if not within or place.resolve() != place or not place.is_file():
-        raise WeightError(
-            f"weight {name!r} is said to be in {location!r}, which is no plain file in "
-            "the folder of the model"
-        )
-    return place
+    try:
+        place = root / location
+        within = location and place.resolve().is_relative_to(root)
+        # a link on the way, or `..`, makes another path of it
+        if within and place.resolve() == place and place.is_file():
+            return place
+    except (OSError, ValueError, RuntimeError):  # no path at all, or a circle of links
+        pass
+    raise WeightError(
+        f"weight {name!r} is said to be in {location!r:.80}, which is no plain file in "
+        "the folder of the model"
+    )
 
 
 __all__ = ["LIMIT", "fetched", "inside", "save"]

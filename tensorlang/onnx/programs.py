@@ -84,7 +84,8 @@ class Program:
         self.moments = {} if self.note else self._moments()
         self.weights -= self.moments.keys()
         self.inputs = [each for each in graph.input if each.name not in self.arrays]
-        self.specs = specs_of(self.inputs, name)
+        with limited(largest):
+            self.specs = specs_of(self.inputs, name)
         self.key: Any = None
         self._made: dict[str, Weight] = {}
 

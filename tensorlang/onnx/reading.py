@@ -49,7 +49,7 @@ class Reader:
         takes_call: Whether `read` takes the node itself, as its first argument.
         inputs: Parameters that are inputs.
         attributes: Parameters that are attributes.
-        hints: How inputs that have to be constant are wanted.
+        hints: What inputs that have to be constant, and flags, are annotated as.
     """
 
     read: Callable[..., Any]
@@ -83,7 +83,7 @@ def reads(
         hints = {
             name: known
             for name, hint in get_type_hints(read).items()
-            for known in (*_CONSTANT, *_KEYS)
+            for known in (*_CONSTANT, *_KEYS, bool)
             if hint in {known, known | None}
         }
         READERS[domain, kind] = Reader(
@@ -118,7 +118,7 @@ def applied(call: Call) -> tuple[Any, ...]:
     given = {name: attribute_of(each) for name, each in (usual | call.given).items()}
     _refuse_unread(call, reader, usual)
     inputs = list(_inputs(call, reader, given))
-    if not (reader.folds or any(isinstance(each, Value) for each in inputs)):
+    if not reader.folds:
         inputs = [lifted(each) for each in inputs]
     own = (call,) if reader.takes_call else ()
     made = reader.read(*own, *inputs, **_attributes(reader, given))
@@ -254,6 +254,10 @@ def _attributes(reader: Reader, given: Mapping[str, Any]) -> dict[str, Any]:
         made[name] = given.get(name, parameter.default)
         if made[name] is parameter.empty:
             raise GraphError(f"its attribute {name} is missing")
+        if reader.hints.get(name) is bool:
+            if made[name] not in {0, 1}:
+                raise GraphError(f"attribute {name}={made[name]} is neither 0 nor 1")
+            made[name] = bool(made[name])
     return made
 
 

@@ -29,12 +29,16 @@ class Fuzzer:
             has come across.
         code: Python text that raises at a prompt as `check` does.
         seconds: The longest that a check may take.
+        batch: How many cases a worker process checks.
+        memory: The most bytes that such a process may have; 0 for any number.
     """
 
     cases: SearchStrategy[Any]
     check: Callable[[Any], Iterable[str]]
     code: Callable[[Any], str]
     seconds: int = 60
+    batch: int = 100
+    memory: int = 0
 
 
 class CaseFailedError(AssertionError):

@@ -66,11 +66,11 @@ def arange(
 
 
 @reads("Trilu", folds=True)
-def triangle(input: Any, k: Number = 0, *, upper: int) -> Any:
+def triangle(input: Any, k: Number = 0, *, upper: bool) -> Any:
     """What lies on one side of a diagonal; zeros elsewhere."""
     sizes = input.shape[-2:]
     if input.ndim < 2 or not all(isinstance(n, int) for n in sizes):
         raise ShapeError(f"of {input.shape}, the last two sizes have to be known")
     rows, columns = sizes
-    mask = np.tri(rows, columns, int(k) - bool(upper), bool)
-    return where(mask != bool(upper), input, np.zeros((), dtype_in(input)))
+    mask = np.tri(rows, columns, int(k) - upper, bool)
+    return where(mask != upper, input, np.zeros((), dtype_in(input)))

@@ -135,7 +135,7 @@ def divide(a: Any, b: Any) -> Any:
 
 
 @reads("Mod", folds=True)
-def modulo(a: Any, b: Any, *, fmod: int) -> Any:
+def modulo(a: Any, b: Any, *, fmod: bool) -> Any:
     """What a division leaves: with the sign of `b`, or of `a` where `fmod` is set."""
     if not _is_float(a):
         if fmod:
@@ -207,9 +207,10 @@ def where(condition: Any, x: Any, y: Any) -> Any:
     return folded(np.where, *operands)
 
 
-@reads("Clip")
+@reads("Clip", folds=True)
 def clip(input: Any, min: Any = None, max: Any = None) -> Any:
     """The numbers between two bounds."""
+    input = lifted(input)
     bounds = [None if each is None else _bound(each, input) for each in (min, max)]
     return input if bounds == [None, None] else math.clip(input, *bounds)
 

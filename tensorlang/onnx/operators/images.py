@@ -138,7 +138,7 @@ def max_pool(
     x: Any,
     *,
     auto_pad: str,
-    ceil_mode: int = 0,
+    ceil_mode: bool = False,
     dilations: Ints | None = None,
     kernel_shape: Ints,
     pads: Ints | None = None,
@@ -156,8 +156,8 @@ def average_pool(
     x: Any,
     *,
     auto_pad: str,
-    ceil_mode: int = 0,
-    count_include_pad: int = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = False,
     dilations: Ints | None = None,
     kernel_shape: Ints,
     pads: Ints | None = None,
@@ -166,7 +166,7 @@ def average_pool(
     """The mean of each window."""
     if any(by != 1 for by in dilations or ()):
         raise GraphError(f"attribute dilations={dilations} is not supported")
-    more = {"count_include_pad": bool(count_include_pad)}
+    more = {"count_include_pad": count_include_pad}
     return _pool("avg_pool", x, kernel_shape, auto_pad, pads, strides, ceil_mode, more)
 
 
@@ -177,7 +177,7 @@ def _pool(  # noqa: PLR0917 - one a line
     auto_pad: str,
     pads: Ints | None,
     strides: Ints | None,
-    ceil_mode: int,
+    ceil_mode: bool,
     more: dict[str, Any],
 ) -> Any:
     if not 1 <= len(window) <= 3:
@@ -189,7 +189,7 @@ def _pool(  # noqa: PLR0917 - one a line
         window,
         steps,
         padding=_padding(x, auto_pad, pads, reach, steps),
-        ceil_mode=bool(ceil_mode) and not auto_pad.startswith("SAME"),
+        ceil_mode=ceil_mode and not auto_pad.startswith("SAME"),
         **more,
     )
 

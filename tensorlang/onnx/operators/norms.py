@@ -38,8 +38,8 @@ def batch_norm(  # noqa: PLR0917 - in ONNX's order
     *,
     epsilon: float,
     momentum: float,
-    training_mode: int = 0,
-    is_test: int = 1,
+    training_mode: bool = False,
+    is_test: bool = True,
 ) -> Any:
     """A norm by the running moments; in training, by those of the batch.
 
@@ -68,7 +68,7 @@ def dropout(
     training_mode: Number = False,
     *,
     seed: int | None = None,
-    is_test: int = 1,
+    is_test: bool = True,
 ) -> Any:
     """In training, with a key of the network's own; in use, nothing is dropped.
 

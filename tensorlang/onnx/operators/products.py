@@ -22,8 +22,8 @@ def gemm(
     *,
     alpha: float,
     beta: float,
-    transA: int,  # noqa: N803 - ONNX's name
-    transB: int,  # noqa: N803 - the same
+    transA: bool,  # noqa: N803 - ONNX's name
+    transB: bool,  # noqa: N803 - the same
     broadcast: int = 1,
 ) -> Any:
     """A product of two matrices, scaled and added to."""

@@ -36,12 +36,12 @@ def _reader(op: Any, before: Any = None, after: Any = None) -> Callable[..., Any
         data: Any,
         axes: Ints | None = None,
         *,
-        keepdims: int,
-        noop_with_empty_axes: int = 0,
+        keepdims: bool,
+        noop_with_empty_axes: bool = False,
     ) -> Any:
         x = data if before is None else before(lifted(data))
         if axes or not noop_with_empty_axes:
-            x = _reduced(op, x, axes or None, bool(keepdims))
+            x = _reduced(op, x, axes or None, keepdims)
         return x if after is None else after(x)
 
     return read
@@ -66,8 +66,8 @@ def _writer(kind: str) -> Write:
 
 
 def _position(op: Any) -> Callable[..., Any]:
-    def read(data: Any, *, axis: int, keepdims: int) -> Any:
-        return op(data, axis, bool(keepdims))
+    def read(data: Any, *, axis: int, keepdims: bool) -> Any:
+        return op(data, axis, keepdims)
 
     return read
 

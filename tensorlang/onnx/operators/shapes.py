@@ -58,7 +58,7 @@ def write_flatten(writer: Writer, node: Node) -> Any:
 
 
 @reads("Reshape", folds=True)
-def reshape(data: Any, shape: Sizes, *, allowzero: int = 0) -> Any:
+def reshape(data: Any, shape: Sizes, *, allowzero: bool = False) -> Any:
     """Another shape: 0 takes over a size, unless `allowzero`; -1 is what is left."""
     if not allowzero and any(n == 0 for n in shape[data.ndim :]):
         raise ShapeError(f"shape {shape} takes over sizes that {data.shape} has not")
