@@ -40,9 +40,7 @@ def limited(largest: int) -> Iterator[None]:
         _LIMIT.reset(token)
 
 
-def checked_size(
-    shape: Sequence[Any], itemsize: int, what: str = "an array"
-) -> None:
+def checked_size(shape: Sequence[Any], itemsize: int, what: str = "an array") -> None:
     """Refuse an array that is too large, before there is memory for it.
 
     Raises:
