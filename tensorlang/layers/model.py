@@ -193,6 +193,7 @@ class Model:
         loss: str | Loss | None = None,
         optimizer: Optimizer | None = None,
         target: Any = None,
+        largest: int | None = None,
     ) -> Model:
         """A model from a file: of `save`, or any ONNX whose operators we have.
 
@@ -202,16 +203,24 @@ class Model:
             loss: What training lowers, where it is not the loss from before.
             optimizer: The same.
             target: Where to train.
+            largest: Bytes that a tensor may have whose shape the file says; 2 GiB.
 
         Raises:
             ArgumentError: there is no such file, or the packages are missing.
+            ShapeError, DTypeError: names the node that does not fit.
             GraphError: names the operators that we have not.
             WeightError: names what is missing, unused, or wrongly sized.
         """
         from tensorlang.layers import saving  # noqa: PLC0415 - of the onnx extra
 
         return saving.load(
-            cls, path, train=train, loss=loss, optimizer=optimizer, target=target
+            cls,
+            path,
+            train=train,
+            loss=loss,
+            optimizer=optimizer,
+            target=target,
+            largest=largest,
         )
 
     def summary(self, *specs: TensorSpec | Sequence[Any]) -> str:

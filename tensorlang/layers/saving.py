@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tensorlang import onnx
-from tensorlang.errors import ArgumentError, WeightError
+from tensorlang.errors import ArgumentError, GraphError, WeightError
 from tensorlang.graph.specs import TensorSpec
 from tensorlang.graph.weights import fill
 from tensorlang.layers import optimizers
@@ -106,15 +106,19 @@ def load(
     loss: Any = None,
     optimizer: Optimizer | None = None,
     target: Any = None,
+    largest: int | None = None,
 ) -> Model:
     """A model from an ONNX file, ours or a stranger's, with its states where there are.
 
     Raises:
         ArgumentError: there is no such file, or how it was trained cannot be read.
         GraphError: names the operators that we have not.
+        ShapeError, DTypeError: names the node that does not fit.
         WeightError: names what is missing, unused, or wrongly sized.
     """
-    program = onnx.load(path)
+    program = onnx.load(path, largest=largest)
+    if not program.specs:
+        raise GraphError(f"{program.name} has no inputs: its results are constant")
     trained = bool(program.note.get("trained", False)) if train is None else train
     states, extras = _states(path) if program.note else ({}, {})
     model = made(program)

@@ -273,12 +273,12 @@ def _floats(arrays: Mapping[str, np.ndarray[Any, Any]]) -> list[str]:
     return [n for n, a in arrays.items() if a.dtype.kind not in "iub" and a.ndim]
 
 
-def load(path: str | os.PathLike[str], *, largest: int = LARGEST) -> Program:
+def load(path: str | os.PathLike[str], *, largest: int | None = None) -> Program:
     """The program in an ONNX file: ours, or a stranger's.
 
     Args:
         path: The file.
-        largest: Bytes that a tensor may have whose shape the file says.
+        largest: Bytes that a tensor may have whose shape the file says; 2 GiB.
 
     Raises:
         ArgumentError: there is no such file, it is no ONNX, or onnx is missing.
@@ -287,7 +287,7 @@ def load(path: str | os.PathLike[str], *, largest: int = LARGEST) -> Program:
         WeightError: data outside of the file is not in its folder.
     """
     model, outside = read(path)
-    return Program(model, os.fspath(path), outside, largest=largest)
+    return Program(model, os.fspath(path), outside, largest=largest or LARGEST)
 
 
 __all__ = ["DOMAIN", "TRAINING", "Call", "Program", "load"]
