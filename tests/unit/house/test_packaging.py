@@ -16,16 +16,32 @@ def folder(package):
     return PLACES[top].joinpath(*package.removeprefix(top).strip(".").split("."))
 
 
-def test_every_folder_of_modules_is_a_package_that_is_installed():
+def test_every_folder_that_could_be_imported_is_a_package_that_is_installed():
+    """Setuptools warns of each folder of data that is not listed as a package."""
+    files = {file for place in PLACES.values() for file in place.rglob("*.*")}
+    held = {
+        above
+        for file in files
+        if file.parent.name != "__pycache__"
+        for above in file.parents
+        if above.is_relative_to(ROOT)
+    }
     found = {
-        init.parent for place in PLACES.values() for init in place.rglob("__init__.py")
+        inside
+        for place in PLACES.values()
+        for inside in held
+        if inside.is_relative_to(place) and inside.name.isidentifier()
     }
     assert {folder(package) for package in SETUP["packages"]} == found
 
 
 @pytest.mark.parametrize(
     ("package", "suffix"),
-    [("tensorlang.templates", "*.j2"), ("tensorlang.results", "**/*.json")],
+    [
+        ("tensorlang.templates", "*.j2"),
+        ("tensorlang.results.bench", "*.json"),
+        ("tensorlang.results.records", "**/*.json"),
+    ],
 )
 def test_every_file_that_is_read_is_installed(package, suffix):
     place = folder(package)
