@@ -73,17 +73,21 @@ def folded(known: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         ShapeError: they do not fit, or the result is too large.
         GraphError: it cannot compute with open sizes.
     """
-    arrays = [each for each in args if isinstance(each, np.ndarray)]
+    given = [each for arg in args for each in (arg if type(arg) is list else [arg])]
+    arrays = [each for each in given if isinstance(each, np.ndarray)]
     if any(each.dtype == object for each in arrays) and known.__name__ not in _ON_SIZES:
         raise GraphError(f"{known.__name__} of an open size; export with a fixed one")
     try:
-        if isinstance(known, np.ufunc) or known is np.where:
-            shape = np.broadcast_shapes(*(each.shape for each in arrays))
-            checked_size(shape, max(each.itemsize for each in arrays))
+        wide = isinstance(known, np.ufunc) or known is np.where
+        shape = np.broadcast_shapes(*(each.shape for each in arrays)) if wide else ()
+        size = sum(each.size for each in arrays)
+        checked_size(
+            shape or (size,), max((each.itemsize for each in arrays), default=0)
+        )
         with np.errstate(all="ignore"):
             made = np.asarray(known(*args, **kwargs))
         return tidy(made)
-    except (ValueError, IndexError, TypeError, OverflowError) as problem:
+    except (ValueError, IndexError, TypeError, ArithmeticError, MemoryError) as problem:
         shapes = ", ".join(str(each.shape) for each in arrays)
         raise ShapeError(f"constants of shapes {shapes}: {problem}") from None
 

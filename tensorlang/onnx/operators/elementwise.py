@@ -263,11 +263,12 @@ def _cast(x: Any, dtype: np.dtype[Any]) -> Any:
     Raises:
         GraphError: a float is none of the integers.
     """
-    try:
-        with np.errstate(over="ignore", invalid="raise"):
-            return folded(x.astype, dtype)
-    except FloatingPointError:
-        raise GraphError(f"no {dtype} is the float that is cast to it") from None
+    if x.dtype.kind not in "iub" and dtype.kind in "iu":
+        limits, whole = np.iinfo(dtype), np.trunc(x.astype(float))
+        if not ((whole >= limits.min) & (whole < float(limits.max) + 1)).all():
+            raise GraphError(f"a float is cast to {dtype} that it has no value for")
+    with np.errstate(over="ignore", invalid="ignore"):
+        return x.astype(dtype)
 
 
 def _negated(writer: Writer, node: Node) -> Any:
