@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from tensorlang.errors import GraphError, ShapeError
 from tensorlang.graph.values import Node
@@ -11,6 +11,13 @@ from tensorlang.onnx.operators.products import activated
 from tensorlang.onnx.reading import Ints, reads
 from tensorlang.onnx.writer import Write, Writer, argument, writes
 from tensorlang.ops import find, nn
+
+# ONNX's names of ours
+_SEVERAL: Final = {
+    "stride": "strides",
+    "dilation": "dilations",
+    "output_padding": "output_padding",
+}
 
 
 def _padding(
@@ -55,143 +62,78 @@ def _padding(
 
 
 def _reach(window: Sequence[int], dilations: Ints) -> tuple[int, ...]:
-    if len(window) != len(dilations) or min((1, *window, *dilations)) < 1:
+    """From the first to the last element of windows, both counted.
+
+    Raises:
+        ShapeError: there are other than one to three dimensions, or a number below 1.
+    """
+    rank = len(window)
+    if not 1 <= rank <= 3 or len(dilations) != rank or min(*window, *dilations) < 1:
         raise ShapeError(f"windows of {tuple(window)}, dilations {dilations}")
     return tuple((n - 1) * by + 1 for n, by in zip(window, dilations, strict=True))
 
 
-def _window(w: Any, kernel_shape: Ints | None) -> tuple[int, ...]:
-    """The extents of a convolution's windows.
+def _conv(*, transposed: bool) -> Callable[..., Any]:
+    def read(
+        x: Any,
+        w: Any,
+        b: Any = None,
+        *,
+        auto_pad: str,
+        dilations: Ints | None = None,
+        group: int,
+        kernel_shape: Ints | None = None,
+        output_padding: Ints | None = None,
+        pads: Ints | None = None,
+        strides: Ints | None = None,
+    ) -> Any:
+        """A convolution, or a transposed one."""
+        window = tuple(w.shape[2:])
+        ones = (1,) * len(window)
+        strides, by = strides or ones, dilations or ones
+        ends = _padding(x, auto_pad, pads, _reach(window, by), strides)
+        if kernel_shape not in {None, window}:
+            raise ShapeError(f"weights {w.spec} and kernel_shape={kernel_shape}")
+        given = {"stride": strides, "dilation": by, "groups": group}
+        if not transposed:
+            return find(f"nn.conv{len(window)}d")(x, w, b, padding=ends, **given)
+        if any(low != high for low, high in ends) or auto_pad.startswith("SAME"):
+            raise GraphError(f"auto_pad={auto_pad!r}, pads={pads}: both ends are alike")
+        given |= {"output_padding": output_padding or (0,) * len(window)}
+        low = tuple(each for each, _ in ends)
+        return find(f"nn.conv{len(window)}d_transpose")(x, w, b, padding=low, **given)
 
-    Raises:
-        ShapeError: the attribute says something else, or there are none to three.
-    """
-    window = tuple(w.shape[2:])
-    if kernel_shape not in {None, window} or not 1 <= len(window) <= 3:
-        raise ShapeError(f"weights {w.spec} and kernel_shape={kernel_shape}")
-    return window
-
-
-@reads("Conv")
-def conv(
-    x: Any,
-    w: Any,
-    b: Any = None,
-    *,
-    auto_pad: str,
-    dilations: Ints | None = None,
-    group: int,
-    kernel_shape: Ints | None = None,
-    pads: Ints | None = None,
-    strides: Ints | None = None,
-) -> Any:
-    """A convolution."""
-    window = _window(w, kernel_shape)
-    strides, by = (each or (1,) * len(window) for each in (strides, dilations))
-    return find(f"nn.conv{len(window)}d")(
-        x,
-        w,
-        b,
-        stride=strides,
-        padding=_padding(x, auto_pad, pads, _reach(window, by), strides),
-        dilation=by,
-        groups=group,
-    )
+    return read
 
 
-@reads("ConvTranspose")
-def conv_transpose(
-    x: Any,
-    w: Any,
-    b: Any = None,
-    *,
-    auto_pad: str,
-    dilations: Ints | None = None,
-    group: int,
-    kernel_shape: Ints | None = None,
-    output_padding: Ints | None = None,
-    pads: Ints | None = None,
-    strides: Ints | None = None,
-) -> Any:
-    """A transposed convolution."""
-    window = _window(w, kernel_shape)
-    strides, by = (each or (1,) * len(window) for each in (strides, dilations))
-    if auto_pad not in {"NOTSET", "VALID"}:
-        raise GraphError(f"auto_pad={auto_pad!r} is not supported; give pads")
-    ends = _padding(x, auto_pad, pads, _reach(window, by), strides)
-    if any(low != high for low, high in ends):
-        raise GraphError(f"pads={pads} that differ at both ends are not supported")
-    return find(f"nn.conv{len(window)}d_transpose")(
-        x,
-        w,
-        b,
-        stride=strides,
-        padding=tuple(low for low, _ in ends),
-        output_padding=output_padding or (0,) * len(window),
-        dilation=by,
-        groups=group,
-    )
+def _pool(name: str) -> Callable[..., Any]:
+    def read(
+        x: Any,
+        *,
+        auto_pad: str,
+        ceil_mode: bool = False,
+        count_include_pad: bool = False,
+        dilations: Ints | None = None,
+        kernel_shape: Ints,
+        pads: Ints | None = None,
+        storage_order: int = 0,  # which matters to positions that are given alone
+        strides: Ints | None = None,
+    ) -> Any:
+        """The largest or the mean of each window."""
+        del storage_order
+        ones = (1,) * len(kernel_shape)
+        steps, by = strides or ones, dilations or ones
+        ends = _padding(x, auto_pad, pads, _reach(kernel_shape, by), steps)
+        more: dict[str, Any] = {"dilation": by}
+        if name == "avg_pool":
+            more = {"count_include_pad": count_include_pad}
+            if by != ones:
+                raise GraphError(f"attribute dilations={dilations} is not supported")
+        ceil = ceil_mode and not auto_pad.startswith("SAME")
+        op = find(f"nn.{name}{len(ones)}d")
+        return op(x, kernel_shape, steps, padding=ends, ceil_mode=ceil, **more)
 
-
-@reads("MaxPool")
-def max_pool(
-    x: Any,
-    *,
-    auto_pad: str,
-    ceil_mode: bool = False,
-    dilations: Ints | None = None,
-    kernel_shape: Ints,
-    pads: Ints | None = None,
-    storage_order: int = 0,
-    strides: Ints | None = None,
-) -> Any:
-    """The largest element of each window; how indices count has no meaning here."""
-    del storage_order
-    more = {"dilation": dilations or (1,) * len(kernel_shape)}
-    return _pool("max_pool", x, kernel_shape, auto_pad, pads, strides, ceil_mode, more)
-
-
-@reads("AveragePool")
-def average_pool(
-    x: Any,
-    *,
-    auto_pad: str,
-    ceil_mode: bool = False,
-    count_include_pad: bool = False,
-    dilations: Ints | None = None,
-    kernel_shape: Ints,
-    pads: Ints | None = None,
-    strides: Ints | None = None,
-) -> Any:
-    """The mean of each window."""
-    if any(by != 1 for by in dilations or ()):
-        raise GraphError(f"attribute dilations={dilations} is not supported")
-    more = {"count_include_pad": count_include_pad}
-    return _pool("avg_pool", x, kernel_shape, auto_pad, pads, strides, ceil_mode, more)
-
-
-def _pool(  # noqa: PLR0917 - one a line
-    name: str,
-    x: Any,
-    window: Ints,
-    auto_pad: str,
-    pads: Ints | None,
-    strides: Ints | None,
-    ceil_mode: bool,
-    more: dict[str, Any],
-) -> Any:
-    if not 1 <= len(window) <= 3:
-        raise ShapeError(f"windows of {window}; supported are 1 to 3 dimensions")
-    steps = strides or (1,) * len(window)
-    reach = _reach(window, more.get("dilation", (1,) * len(window)))
-    return find(f"nn.{name}{len(window)}d")(
-        x,
-        window,
-        steps,
-        padding=_padding(x, auto_pad, pads, reach, steps),
-        ceil_mode=ceil_mode and not auto_pad.startswith("SAME"),
-        **more,
-    )
+    return read
 
 
 def _global(op: Any) -> Callable[..., Any]:
@@ -215,28 +157,35 @@ def _channels_first(node: Node, layout: Any) -> None:
         raise GraphError(f"{node.place}: ONNX has channels first, not {layout}")
 
 
-def _write_conv(rank: int) -> Write:
-    """A convolution of some number of dimensions."""
+def _numbers(given: dict[str, Any], rank: int) -> dict[str, Any]:
+    """Attributes of one number a dimension, and flags, of those that are given."""
+    several = {name: given[name] for name in _SEVERAL if name in given}
+    flags = ("ceil_mode", "count_include_pad")
+    return {_SEVERAL[name]: _several(each, rank) for name, each in several.items()} | {
+        name: int(bool(given[name])) for name in flags if name in given
+    }
+
+
+def _write_conv(rank: int, *, transposed: bool = False) -> Write:
+    names = ["stride", "padding", "dilation", "groups", "layout", "activation"]
+    names[2:2] = ["output_padding"] if transposed else []
+    usual = {"stride": 1, "padding": 0, "output_padding": 0, "dilation": 1, "groups": 1}
 
     def write(writer: Writer, node: Node) -> Any:
-        names = ("stride", "padding", "dilation", "groups", "layout", "activation")
-        defaults = (1, 0, 1, 1, None, None)
-        stride, padding, dilation, groups, layout, activation = (
-            argument(node, at, name, default)
-            for at, (name, default) in enumerate(zip(names, defaults, strict=True), 3)
-        )
-        _channels_first(node, layout)
-        b = argument(node, 2, "b", None)
-        arrays = [*node.args[:2], *([] if b is None else [b])]
+        given = {
+            name: argument(node, at, name, usual.get(name))
+            for at, name in enumerate(names, 3)
+        }
+        _channels_first(node, given["layout"])
+        arrays = [*node.args[:2], argument(node, 2, "b", None)]
         y = writer.emit(
-            "Conv",
-            *map(writer.name, arrays),
-            strides=_several(stride, rank),
-            dilations=_several(dilation, rank),
-            group=groups,
-            **_pads(padding, rank),
+            "ConvTranspose" if transposed else "Conv",
+            *(writer.name(each) for each in arrays if each is not None),
+            group=given["groups"],
+            **_pads(given["padding"], rank),
+            **_numbers(given, rank),
         )
-        return activated(writer, y, activation)
+        return activated(writer, y, given["activation"])
 
     return write
 
@@ -246,30 +195,24 @@ def _write_pool(kind: str, rank: int) -> Write:
     most = kind == "MaxPool"
     names = ["stride", "padding", *(["dilation"] if most else []), "ceil_mode"]
     names += [] if most else ["count_include_pad", "divisor"]
-    defaults = {"padding": 0, "dilation": 1, "count_include_pad": True}
+    usual = {"padding": 0, "dilation": 1, "count_include_pad": True}
 
     def write(writer: Writer, node: Node) -> Any:
         given = {
-            name: argument(node, at, name, defaults.get(name))
+            name: argument(node, at, name, usual.get(name))
             for at, name in enumerate([*names, "layout"], 2)
         }
         _channels_first(node, given["layout"])
         if given.get("divisor") is not None:
             raise GraphError(f"{node.place}: ONNX pools have no divisor of their own")
         window = _several(argument(node, 1, "kernel", None), rank)
-        more: dict[str, Any] = (
-            {"dilations": _several(given["dilation"], rank)}
-            if most
-            else {"count_include_pad": int(given["count_include_pad"])}
-        )
+        given["stride"] = given["stride"] or window
         return writer.emit(
             kind,
             writer.name(node.args[0]),
             kernel_shape=window,
-            strides=_several(given["stride"] or window, rank),
-            ceil_mode=int(bool(given["ceil_mode"])),
             **_pads(given["padding"], rank),
-            **more,
+            **_numbers(given, rank),
         )
 
     return write
@@ -285,35 +228,10 @@ def _write_global(kind: str) -> Write:
     return write
 
 
-_TRANSPOSED = ("stride", "padding", "output_padding", "dilation", "groups", "layout")
-
-
-def _write_conv_transpose(rank: int) -> Write:
-    """A transposed convolution of some number of dimensions."""
-
-    def write(writer: Writer, node: Node) -> Any:
-        names, defaults = (*_TRANSPOSED, "activation"), (1, 0, 0, 1, 1, None, None)
-        stride, padding, more, dilation, groups, layout, activation = (
-            argument(node, at, name, default)
-            for at, (name, default) in enumerate(zip(names, defaults, strict=True), 3)
-        )
-        _channels_first(node, layout)
-        b = argument(node, 2, "b", None)
-        arrays = [*node.args[:2], *([] if b is None else [b])]
-        y = writer.emit(
-            "ConvTranspose",
-            *map(writer.name, arrays),
-            strides=_several(stride, rank),
-            dilations=_several(dilation, rank),
-            output_padding=_several(more, rank),
-            group=groups,
-            **_pads(padding, rank),
-        )
-        return activated(writer, y, activation)
-
-    return write
-
-
+for _kind, _transposed in {"Conv": False, "ConvTranspose": True}.items():
+    reads(_kind)(_conv(transposed=_transposed))
+for _kind, _name in {"MaxPool": "max_pool", "AveragePool": "avg_pool"}.items():
+    reads(_kind)(_pool(_name))
 for _op, _kind in {
     nn.global_avg_pool: "GlobalAveragePool",
     nn.global_max_pool: "GlobalMaxPool",
@@ -322,6 +240,6 @@ for _op, _kind in {
     writes(_op.id)(_write_global(_kind))
 for _rank in (1, 2, 3):
     writes(f"nn.conv{_rank}d")(_write_conv(_rank))
-    writes(f"nn.conv{_rank}d_transpose")(_write_conv_transpose(_rank))
+    writes(f"nn.conv{_rank}d_transpose")(_write_conv(_rank, transposed=True))
     writes(f"nn.max_pool{_rank}d")(_write_pool("MaxPool", _rank))
     writes(f"nn.avg_pool{_rank}d")(_write_pool("AveragePool", _rank))
