@@ -6,6 +6,7 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	&& { echo $$p; break; }; done)
 VENV ?= .venv
+LOWEST ?= .venv-lowest
 EXTRAS ?= dev
 BUDGET ?= 60s
 BIN := $(VENV)/bin
@@ -17,7 +18,7 @@ PTX_TESTS := $(addprefix tests/,targets $(addprefix cuda/test_,operators.py hopp
 STAMP := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
 FLOORS := schedules templates tuner ops results
 
-.PHONY: help setup tune test test-ptx fuzz lint tree format bench bench-gpu bench-gpu-pack docs clean
+.PHONY: help setup tune test test-lowest test-ptx fuzz lint tree format bench bench-gpu bench-gpu-pack docs clean
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -38,6 +39,13 @@ tune: setup  ## tune Threefry on this CPU and compare with the default
 
 test: setup  ## the whole test suite
 	$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
+
+test-lowest:  ## the suite on the oldest packages that pyproject.toml admits
+	$(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/python -m pip install --quiet uv
+	VIRTUAL_ENV=$(LOWEST) $(LOWEST)/bin/uv pip install --quiet \
+		--resolution lowest-direct -e ".[$(EXTRAS)]"
+	$(LOWEST)/bin/python -m pytest -n auto --dist worksteal $(ARGS)
 
 test-ptx: setup  ## the operators' CUDA kernels, executed without a GPU (many minutes)
 	$(BIN)/python -m pytest -n auto --dist worksteal --ptx $(PTX_TESTS) $(ARGS)
@@ -78,4 +86,4 @@ docs: setup  ## write the pages of docs/ that are generated
 	$(BIN)/tlang docs --out docs
 
 clean:  ## remove what these targets made
-	rm -rf build $(VENV)
+	rm -rf build $(VENV) $(LOWEST)
