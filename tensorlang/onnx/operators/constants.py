@@ -72,5 +72,6 @@ def triangle(input: Any, k: Number = 0, *, upper: bool) -> Any:
     if input.ndim < 2 or not all(isinstance(n, int) for n in sizes):
         raise ShapeError(f"of {input.shape}, the last two sizes have to be known")
     rows, columns = sizes
+    checked_size(sizes, 1, "a mask")
     mask = np.tri(rows, columns, int(k) - upper, bool)
     return where(mask != upper, input, np.zeros((), dtype_in(input)))

@@ -61,14 +61,16 @@ def _padding(
     return tuple(made)
 
 
-def _reach(window: Sequence[int], dilations: Ints) -> tuple[int, ...]:
+def _reach(window: Sequence[Any], dilations: Ints) -> tuple[int, ...]:
     """From the first to the last element of windows, both counted.
 
     Raises:
-        ShapeError: there are other than one to three dimensions, or a number below 1.
+        ShapeError: there are other than one to three dimensions, or a size is open or
+            below 1.
     """
-    rank = len(window)
-    if not 1 <= rank <= 3 or len(dilations) != rank or min(*window, *dilations) < 1:
+    rank, known = len(window), all(isinstance(n, int) for n in window)
+    fits = 1 <= rank <= 3 and known and len(dilations) == rank
+    if not fits or min(*window, *dilations) < 1:
         raise ShapeError(f"windows of {tuple(window)}, dilations {dilations}")
     return tuple((n - 1) * by + 1 for n, by in zip(window, dilations, strict=True))
 

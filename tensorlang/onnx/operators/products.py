@@ -38,7 +38,7 @@ def gemm(
         return nn.dense(a, b, c, layout=layout)
     y = nn.dense(a, b, layout=layout)
     y = y if alpha == 1.0 else math.multiply(y, alpha)
-    if c is None:
+    if c is None or not beta:  # not even its infinities count then
         return y
     made = math.add(y, c if beta == 1.0 else math.multiply(lifted(c), beta))
     if made.shape != y.shape:

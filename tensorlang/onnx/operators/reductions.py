@@ -48,9 +48,10 @@ def _reader(op: Any, before: Any = None, after: Any = None) -> Callable[..., Any
 
 
 def _reduced(op: Any, x: Any, axes: Ints | None, keepdims: bool) -> Any:
-    """A reduction; of constant integers, by NumPy."""
-    if isinstance(x, np.ndarray) and x.dtype.kind in "iuO":
-        return folded(getattr(np, op.__name__), x, axis=axes, keepdims=keepdims)
+    """A reduction; of constant integers, by NumPy where it has that."""
+    known = getattr(np, op.__name__, None)
+    if known and isinstance(x, np.ndarray) and x.dtype.kind in "iuO":
+        return folded(known, x, axis=axes, keepdims=keepdims)
     return op(lifted(x), axes, keepdims)
 
 

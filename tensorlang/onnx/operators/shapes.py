@@ -107,6 +107,8 @@ def squeeze(data: Any, axes: Ints | None = None) -> Any:
         if any(isinstance(n, Dim) for n in data.shape):
             raise ShapeError(f"which sizes of {data.shape} are 1 is open; give axes")
         axes = tuple(at for at, n in enumerate(data.shape) if n == 1)
+    elif not axes:  # none in ONNX's reference, all in onnxruntime
+        raise GraphError("its axes are empty; leave them out where all sizes of 1 go")
     gone = _places(axes, data.ndim)
     if any(data.shape[at] != 1 for at in gone):
         raise ShapeError(f"axes {axes} of {data.shape} have other sizes than 1")

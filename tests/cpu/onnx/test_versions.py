@@ -1,0 +1,103 @@
+"""What an operator means is what the file's opset says, as onnxruntime has it."""
+
+import importlib
+
+import pytest
+
+from tensorlang.errors import TensorlangError
+from tensorlang.layers import Model
+
+onnx = pytest.importorskip("onnx", reason="the extra onnx is not installed")
+pytest.importorskip("onnxruntime", reason="needs onnxruntime to compare with")
+
+HEAD = '<ir_version: 8, opset_import: ["" : %d]>'
+AXES = "a = Constant <value = int64[1] {1}> ()"
+WHOLE = "w = Constant <value = int64[2, 2] {7, -3, 2, 5}> ()"
+SAME = [
+    ((9, 12, 13, 25), "y = Softmax (x)"),
+    ((9, 12, 13), "y = LogSoftmax <axis = 1> (x)"),
+    ((2, 11), "y, z = Split <axis = 1, split = [1, 2]> (x)"),
+    (
+        (13, 18),
+        "s = Constant <value = int64[2] {1, 2}> () y, z = Split <axis = 1> (x, s)",
+    ),
+    ((18, 25), "y, z = Split <axis = 1, num_outputs = 2> (x)"),
+    ((1, 11), "y = ReduceSum <axes = [1]> (x)"),
+    ((13, 25), f"{AXES} y = ReduceSum (x, a)"),
+    ((1, 17), "y = ReduceMax <axes = [-1], keepdims = 0> (x)"),
+    ((18,), f"{AXES} y = ReduceMax (x, a)"),
+    ((2, 10), "y = Pad <pads = [0, 0, 1, 0, 0, 0, 0, 2], value = 2.5> (x)"),
+    ((1, 9), "y = Slice <starts = [1], ends = [-1], axes = [3]> (x)"),
+    ((6, 10), "y = Clip <min = -0.5, max = 0.5> (x)"),
+    ((11, 13), "l = Constant <value = float {0.2}> () y = Clip (x, , l)"),
+    ((5, 13), "s = Constant <value = int64[2] {0, -1}> () y = Reshape (x, s)"),
+    (
+        (7, 10, 11, 19),
+        "y = AveragePool <kernel_shape = [3, 2], pads = [1, 0, 1, 1]> (x)",
+    ),
+    (
+        (10, 19),
+        "y = AveragePool <kernel_shape = [3, 3], strides = [2, 2], ceil_mode = 1> (x)",
+    ),
+    ((10, 22), "y = MaxPool <kernel_shape = [2, 2], dilations = [2, 1]> (x)"),
+    ((7, 10, 12, 22), "y = Dropout (x)"),
+    ((11, 13), "f = Flatten (x) t = Transpose <perm = [1, 0]> (f) y = Gemm (f, t)"),
+    ((1, 13), f"{WHOLE} y = ReduceProd <axes = [1]> (w)"),
+    ((10, 13), f"{WHOLE} t = Transpose (w) y = Mod <fmod = 1> (w, t)"),
+    ((10, 13), f"{WHOLE} t = Transpose (w) y = Mod (w, t)"),
+    ((7, 13), f"{WHOLE} t = Transpose (w) y = Div (w, t)"),
+]
+REFUSED = [
+    (
+        19,
+        "y = AveragePool <kernel_shape = [2, 2], dilations = [2, 1]> (x)",
+        r"dilations",
+    ),
+    (13, "y = Softmax <beta = 2.0> (x)", r"beta"),
+    (11, f"{AXES} y = ReduceSum (x, a)", r"ReduceSum"),
+    (13, "y = ReduceSum <axes = [1]> (x)", r"axes"),
+    (13, "a = Constant <value = int64[0] {}> () y = Squeeze (x, a)", r"are empty"),
+    (12, "y = Conv (x, o)", r"windows of"),
+    (13, f"{WHOLE} y = ReduceLogSumExp (w)", r"takes f32"),
+    (12, "y = ConvTranspose <output_shape = [9, 9]> (x, x)", r"output_shape"),
+    (
+        14,
+        (
+            "s = Constant <value = int64[2] {2, 99999999999}> ()"
+            " e = ConstantOfShape (s) y = Trilu (e)"
+        ),
+        r"give largest=",
+    ),
+    (
+        14,
+        (
+            "s = Constant <value = int64[3] {0, 9999999, 9999999}> ()"
+            " e = ConstantOfShape (s) y = Trilu (e)"
+        ),
+        r"give largest=",
+    ),
+]
+
+
+def model(opset, nodes):
+    whole = f"{HEAD % opset} m (float[2, 3, 4, 4] x, float[2, 3, H, W] o) => (y) {{ {nodes} }}"
+    made = onnx.shape_inference.infer_shapes(onnx.parser.parse_model(whole))
+    made.graph.output[0].type.tensor_type.shape.SetInParent()
+    return made.SerializeToString()
+
+
+@pytest.mark.parametrize(
+    ("opset", "nodes"), [(opset, nodes) for opsets, nodes in SAME for opset in opsets]
+)
+def test_it_is_as_in_onnxruntime(programs, opset, nodes) -> None:
+    fuzzer = importlib.import_module(f"{programs.__name__}.fuzzers.onnx")
+    case = fuzzer.Case(model(opset, nodes), seed=0)
+    assert fuzzer.check(case) == ["the same"]
+
+
+@pytest.mark.parametrize(("opset", "nodes", "said"), REFUSED)
+def test_what_is_not_meant_so_is_refused(tmp_path, opset, nodes, said) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(model(opset, nodes))
+    with pytest.raises(TensorlangError, match=said):
+        Model.load(path)
