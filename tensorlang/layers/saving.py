@@ -197,9 +197,10 @@ def _asked(note: Mapping[str, Any], what: str, path: Any) -> Any:
 def _optimizer(note: Mapping[str, Any], path: Any) -> Optimizer | None:
     if not note:
         return None
-    said = dict(_asked(note, "optimizer", path))
-    kind = getattr(optimizers, str(said.pop("name", "")), None)
-    if not (isinstance(kind, type) and issubclass(kind, optimizers.Optimizer)):
+    asked, base = _asked(note, "optimizer", path), optimizers.Optimizer
+    said = dict(asked) if isinstance(asked, dict) else {}
+    kind = getattr(optimizers, str(said.pop("name", "")), base)
+    if kind is base or not (isinstance(kind, type) and issubclass(kind, base)):
         raise ArgumentError(f"{os.fspath(path)} names no optimizer of ours")
     try:
         return kind(**said)

@@ -78,9 +78,10 @@ class Trainer:
         Raises:
             ArgumentError: there is no loss of that name, or no such optimizer.
         """
-        if isinstance(loss, str) and loss not in LOSSES:
+        if not callable(loss) and not (isinstance(loss, str) and loss in LOSSES):
             raise ArgumentError(
-                f"there is no loss {loss!r}; there is {', '.join(LOSSES)}"
+                f"there is no loss {loss!r:.60}; there is {', '.join(LOSSES)}, or a "
+                "function of one's own"
             )
         if not isinstance(optimizer, (Optimizer, type(None))):
             raise ArgumentError(

@@ -97,9 +97,13 @@ def read(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any]]:
     """
     from tensorlang.onnx.outside import fetched  # noqa: PLC0415 - it builds on this
 
-    onnx, place = library(), Path(path)
-    if not place.is_file():
-        raise ArgumentError(f"{place}: there is no such file")
+    onnx = library()
+    try:
+        place = Path(path)
+        if not place.is_file():
+            raise ArgumentError(f"{place}: there is no such file")
+    except (TypeError, OSError) as problem:
+        raise ArgumentError(f"{path!r:.80} is no path of a file: {problem}") from None
     model = _checked(place, lambda: onnx.load_from_string(place.read_bytes()))
     arrays = fetched(model, place.parent)
     _checked(place, lambda: onnx.checker.check_model(model))

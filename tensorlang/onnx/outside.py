@@ -196,7 +196,8 @@ def inside(folder: Path, location: str, name: str) -> Path:
     root = folder.resolve()
     try:
         place = root / location
-        within = location and place.resolve().is_relative_to(root)
+        said = location and not Path(location).is_absolute()
+        within = said and place.resolve().is_relative_to(root)
         # a link on the way, or `..`, makes another path of it
         if within and place.resolve() == place and place.is_file():
             return place

@@ -286,8 +286,13 @@ def load(path: str | os.PathLike[str], *, largest: int | None = None) -> Program
         DTypeError: an element type is not supported.
         WeightError: data outside of the file is not in its folder.
     """
+    most = LARGEST if largest is None else largest
+    if not isinstance(most, int) or most < 1:
+        raise ArgumentError(
+            f"largest={largest!r} is no number of bytes; 2**31 is usual"
+        )
     model, outside = read(path)
-    return Program(model, os.fspath(path), outside, largest=largest or LARGEST)
+    return Program(model, os.fspath(path), outside, largest=most)
 
 
 __all__ = ["DOMAIN", "TRAINING", "Call", "Program", "load"]

@@ -1,5 +1,7 @@
 """Models as ONNX files: the same numbers in onnxruntime, the same bits when loaded."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -177,6 +179,31 @@ def test_a_function_is_given_again(tmp_path) -> None:
         Model.load(tmp_path / "net.onnx")
     again = Model.load(tmp_path / "net.onnx", optimizer=SGD(lr=0.1))
     assert again.train_one_batch(X, T) == model.train_one_batch(X, T)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("loss", 5),
+        ("loss", ["mse"]),
+        ("optimizer", "sgd"),
+        ("optimizer", [["name"]]),
+        ("optimizer", {"name": "Optimizer"}),
+        ("optimizer", {"name": "SGD", "rate": 1}),
+        ("weights", 5),
+        ("states", {"generator": 5}),
+    ],
+)
+def test_a_note_that_is_damaged_is_refused(tmp_path, key, value) -> None:
+    path = tmp_path / "net.onnx"
+    Model(Dense(2)).compile(("batch", 3), optimizer=SGD()).save(path)
+    saved = onnx.load(str(path))
+    (note,) = saved.metadata_props
+    note.value = json.dumps(json.loads(note.value) | {key: value})
+    path.with_suffix(".safetensors").unlink()
+    onnx.save(saved, str(path))
+    with pytest.raises((ArgumentError, GraphError), match=r"net.onnx|there is no loss"):
+        Model.load(path)
 
 
 def test_states_of_another_save_are_refused(tmp_path) -> None:

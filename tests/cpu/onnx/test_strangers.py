@@ -185,6 +185,18 @@ def test_data_beside_the_file_is_read(tmp_path) -> None:
     assert found.tolist() == [[1, 2, 3, 4]]
 
 
+@pytest.mark.parametrize("path", [5, b"net.onnx", ["net.onnx"], "n" * 5000])
+def test_what_is_no_path(path) -> None:
+    with pytest.raises(ArgumentError, match=r"is no path of a file"):
+        Model.load(path)
+
+
+@pytest.mark.parametrize("largest", [0, -1, "5", 1.5])
+def test_what_is_no_limit(tmp_path, largest) -> None:
+    with pytest.raises(ArgumentError, match=r"is no number of bytes"):
+        Model.load(tmp_path / "net.onnx", largest=largest)
+
+
 @pytest.mark.parametrize("location", ["../data.bin", "a/../../data.bin", "/", ""])
 def test_data_never_leaves_the_folder(tmp_path, location) -> None:
     path = outside(tmp_path, location)
@@ -202,6 +214,14 @@ def test_data_behind_a_link_is_not_read(tmp_path) -> None:
     (path.parent / "data.bin").unlink()
     (path.parent / "real.bin").write_bytes(DATA)
     (path.parent / "data.bin").symlink_to(path.parent / "real.bin")
+    with pytest.raises(WeightError, match=r"no plain file"):
+        Model.load(path)
+
+
+def test_data_is_named_from_the_folder(tmp_path) -> None:
+    place = tmp_path / "model" / "data.bin"
+    path = outside(tmp_path, str(place))
+    place.write_bytes(DATA)
     with pytest.raises(WeightError, match=r"no plain file"):
         Model.load(path)
 
