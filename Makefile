@@ -50,7 +50,7 @@ test-lowest:  ## the suite on the oldest packages that pyproject.toml admits
 test-ptx: setup  ## the operators' CUDA kernels, executed without a GPU (many minutes)
 	$(BIN)/python -m pytest -n auto --dist worksteal --ptx $(PTX_TESTS) $(ARGS)
 
-fuzz: setup  ## random cases without end: WHAT=schedules COUNT=20000 [SEED=0 JOBS=2]
+fuzz: setup  ## random cases without end: WHAT=schedules COUNT=20000 [SEED=0 JOBS=2 MODELS=folder]
 	@$(BIN)/python tests/fuzz.py $(or $(WHAT),schedules) --count $(or $(COUNT),1000) \
 		--seed $(or $(SEED),0) --jobs $(or $(JOBS),2)
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 import onnx
+from google.protobuf.message import DecodeError
 from hypothesis import strategies as st
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
 from tensorlang_test_programs.expressions import Draw
@@ -85,6 +86,8 @@ def domain(draw: Draw, model: Any) -> None:
     if node := _node(draw, model):
         sets = ("ai.onnx", "com.microsoft", "tensorlang", "ai.onnx.ml", "")
         node.domain = draw(st.sampled_from(sets))
+        if draw(st.booleans()):
+            model.opset_import.add(domain=node.domain, version=1)
 
 
 def opset(draw: Draw, model: Any) -> None:
@@ -313,7 +316,10 @@ def nested(draw: Draw, model: Any) -> None:
             _branch(each, f"{level}_{n}") for n, each in enumerate((inner, plain))
         ]
         names = dict(zip(("then_branch", "else_branch"), branches, strict=True))
-        inner = helper.make_node("If", [test], outputs, **names)
+        try:
+            inner = helper.make_node("If", [test], outputs, **names)
+        except DecodeError:  # it is nested as deep as a message may be
+            break
     block.node[at].CopyFrom(inner)
 
 
@@ -441,6 +447,44 @@ def outside(draw: Draw, model: Any) -> None:
         tensor.external_data.add(key=key, value=value)
 
 
+def sparse(draw: Draw, model: Any) -> None:
+    """A constant that is sparse, in segments, of text, or given twice."""
+    block = _block(draw, model)
+    tensor, how = _one(draw, block.initializer), draw(st.integers(0, 4))
+    if tensor is None:
+        return
+    if how == 0:
+        indices = numpy_helper.from_array(np.array(_integers(draw), np.int64))
+        made = block.sparse_initializer.add(dims=tensor.dims, indices=indices)
+        made.values.CopyFrom(tensor)
+        block.initializer.remove(tensor)
+    elif how == 1:
+        tensor.segment.begin, tensor.segment.end = 0, draw(st.sampled_from(INTEGERS))
+    elif how == 2:
+        text = np.array(["a", "é"], object)
+        tensor.CopyFrom(numpy_helper.from_array(text, tensor.name))
+    elif how == 3:
+        block.initializer.append(tensor)
+    else:
+        tensor.ClearField("raw_data")
+
+
+def overridden(draw: Draw, model: Any) -> None:
+    """A function of the file, which may be called like an operator."""
+    node = _node(draw, model)
+    if node is not None:
+        made = model.functions.add(name=node.op_type, domain=node.domain)
+        if draw(st.booleans()):
+            node.op_type, node.domain = draw(st.sampled_from(NAMES)), "own"
+            made.name, made.domain = node.op_type, node.domain
+            model.opset_import.add(domain="own", version=1)
+        made.opset_import.extend(model.opset_import)
+        made.input.extend(dict.fromkeys(filter(None, node.input)))
+        made.output.extend(filter(None, node.output))
+        for name in made.output:
+            made.node.add(op_type="Neg", input=made.input[:1], output=[name])
+
+
 def note(draw: Draw, model: Any) -> None:
     """What our writer would say beside, but something else."""
     words = st.sampled_from(["weights", "fixed", "states", "trained", "x", "y"])
@@ -467,6 +511,7 @@ CHANGES: Final[tuple[Change, ...]] = (
     *(attribute, kind, opset, edge, shape, element, freeze, numbers),
     *(version, kind, opset, edge, shape, version, thaw, result, order),
     *(rename, nested, domain, ir_version, container, outside, note, function),
+    *(sparse, overridden),
 )
 
 

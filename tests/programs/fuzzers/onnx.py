@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 import signal
 import tempfile
 import zlib
@@ -52,7 +53,10 @@ class TooLongError(Exception):
 
 @cache
 def _bases() -> list[bytes]:
-    """Models of the suite whose operators are read, and those below; by size."""
+    """Models of the suite whose operators are read, and those below; by size.
+
+    Those of the folder `MODELS` of the environment are taken as often as eight others.
+    """
     made = {}
     for case in onnx_suite.cases(slow=False):
         model = onnx.load_from_string(case.model)
@@ -61,7 +65,9 @@ def _bases() -> list[bytes]:
                 for inputs, _ in case.sets[:1] if freeze else ():
                     model, _ = onnx_suite.frozen(model, inputs)
                 made[model.SerializeToString()] = None
-    return sorted([*made, *map(_text, TEXTS)], key=len)
+    own = Path(os.environ.get("MODELS", os.devnull)).glob("*.onnx")
+    exported = [path.read_bytes() for path in own]
+    return sorted([*made, *map(_text, TEXTS), *exported * 8], key=len)
 
 
 def _text(text: str) -> bytes:
@@ -130,6 +136,8 @@ def _cases(draw: Draw) -> Case:
 
 def _cut(model: Any, at: int) -> None:
     """Keep what one node needs, whose results become those of the program."""
+    known = onnx.shape_inference.infer_shapes(model).graph
+    typed = {value.name: value for value in (*known.value_info, *known.output)}
     nodes, kept = list(model.graph.node), []
     needed = set(nodes[at].output)
     for node in reversed(nodes[: at + 1]):
@@ -139,8 +147,9 @@ def _cut(model: Any, at: int) -> None:
     del model.graph.node[:]
     model.graph.node.extend(kept)
     del model.graph.output[:]
-    for name in filter(None, kept[-1].output[:1]):
-        model.graph.output.add().name = name
+    for name in filter(None, kept[-1].output):
+        if name in typed:
+            model.graph.output.append(typed[name])
 
 
 @cache
@@ -292,4 +301,4 @@ data = zlib.decompress(base64.b85decode({packed!r}))
 
 def make() -> Fuzzer:
     """The fuzzer of files."""
-    return Fuzzer(_cases(), check, code, batch=500, memory=6 << 30)
+    return Fuzzer(_cases(), check, code, batch=2000, memory=6 << 30)
