@@ -10,7 +10,10 @@ from tensorlang.layers import Model
 onnx = pytest.importorskip("onnx", reason="the extra onnx is not installed")
 pytest.importorskip("onnxruntime", reason="needs onnxruntime to compare with")
 
-HEAD = '<ir_version: 8, opset_import: ["" : %d]>'
+HEAD = (
+    '<ir_version: 8, opset_import: ["" : %d]>'
+    " m (float[2, 3, 4, 4] x, float[2, 3, H, W] o)"
+)
 AXES = "a = Constant <value = int64[1] {1}> ()"
 WHOLE = "w = Constant <value = int64[2, 2] {7, -3, 2, 5}> ()"
 SAME = [
@@ -80,8 +83,8 @@ REFUSED = [
 
 
 def model(opset, nodes):
-    whole = f"{HEAD % opset} m (float[2, 3, 4, 4] x, float[2, 3, H, W] o) => (y) {{ {nodes} }}"
-    made = onnx.shape_inference.infer_shapes(onnx.parser.parse_model(whole))
+    parsed = onnx.parser.parse_model(f"{HEAD % opset} => (y) {{ {nodes} }}")
+    made = onnx.shape_inference.infer_shapes(parsed)
     made.graph.output[0].type.tensor_type.shape.SetInParent()
     return made.SerializeToString()
 
