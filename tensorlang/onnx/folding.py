@@ -47,10 +47,19 @@ def checked_size(shape: Sequence[Any], itemsize: int, what: str = "an array") ->
         ShapeError: its known sizes alone make it so.
     """
     size = math.prod(n for n in shape if isinstance(n, int)) * itemsize
+    checked_bytes(size, f"{what} of shape {tuple(shape)}")
+
+
+def checked_bytes(size: int, what: str) -> None:
+    """Refuse what is too large.
+
+    Raises:
+        ShapeError: it has more bytes than the limit.
+    """
     if size > _LIMIT.get():
         raise ShapeError(
-            f"{what} of shape {tuple(shape)} has {size} bytes, more than "
-            f"{_LIMIT.get()}; give largest={size} to load the file if that is meant"
+            f"{what} has {size} bytes, more than {_LIMIT.get()}; give largest={size} "
+            "to load the file if that is meant"
         )
 
 

@@ -24,7 +24,13 @@ from tensorlang.onnx import operators as _operators  # noqa: F401 - they registe
 from tensorlang.onnx.calls import Call, array_of, dtype_in, found, kind_of
 from tensorlang.onnx.checks import check_functions, noted, specs_of
 from tensorlang.onnx.files import nodes_of, read
-from tensorlang.onnx.folding import LARGEST, checked_size, lifted, limited
+from tensorlang.onnx.folding import (
+    LARGEST,
+    checked_bytes,
+    checked_size,
+    lifted,
+    limited,
+)
 from tensorlang.onnx.functions import DOMAIN, TRAINING
 from tensorlang.onnx.reading import READERS, applied
 from tensorlang.ops import nn
@@ -88,6 +94,7 @@ class Program:
             self.specs = specs_of(self.inputs, name)
         self.key: Any = None
         self._made: dict[str, Weight] = {}
+        self._computed = 0  # bytes of what is computed of constants
 
     def _check(self) -> None:
         """Refuse what no node can be read for.
@@ -140,6 +147,7 @@ class Program:
                 f"{self.name} takes {len(self.specs)} inputs "
                 f"({', '.join(v.name for v in self.inputs)}), got {len(inputs)}"
             )
+        self._computed = 0
         values: dict[str, Any] = {"": None}
         for name, array in self.arrays.items():
             values[name] = self._weight(name) if name in self.weights else array
@@ -240,6 +248,8 @@ class Program:
                 for each in made:
                     if not isinstance(each, graph.Key | None):
                         checked_size(each.shape, dtype_in(each).itemsize)
+                    self._computed += each.nbytes if isinstance(each, np.ndarray) else 0
+                checked_bytes(self._computed, "all that its constants give")
             except TensorlangError as problem:
                 if str(problem).startswith(f"{self.name}: "):
                     raise  # of a node inside

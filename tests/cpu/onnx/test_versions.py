@@ -104,3 +104,13 @@ def test_what_is_not_meant_so_is_refused(tmp_path, opset, nodes, said) -> None:
     path.write_bytes(model(opset, nodes))
     with pytest.raises(TensorlangError, match=said):
         Model.load(path)
+
+
+def test_the_limit_is_for_all_that_constants_give(tmp_path) -> None:
+    path = tmp_path / "m.onnx"
+    many = " ".join(f"c{n} = Concat <axis = 0> (e, e)" for n in range(9))
+    wide = "s = Constant <value = int64[1] {1024}> () e = ConstantOfShape (s)"
+    path.write_bytes(model(18, f"{wide} {many} y = Relu (x)"))
+    with pytest.raises(TensorlangError, match=r"all that its constants give"):
+        Model.load(path, largest=1 << 16)
+    Model.load(path, largest=1 << 17)
