@@ -41,8 +41,15 @@ class _Numbered:
         self.seen, self.known, self.depth = seen, {}, 0
         for n, value in enumerate(graph.inputs):
             self.known[value] = self._of(("input", n if n < count else value.name))
+        self._in_order(graph)
 
     known: dict[Value, int]
+
+    def _in_order(self, graph: Graph) -> None:
+        """Number each node behind those that it depends on, however many they are."""
+        for node in graph.nodes:
+            for value in node.results:
+                self.number(value)
 
     def number(self, value: Value) -> int:
         """The number of what a program computes as this value."""
@@ -75,6 +82,8 @@ class _Numbered:
 
     def branch(self, value: Value, node: Node) -> list[Any]:
         """What an `if` depends on: its condition, and what each branch gives."""
+        for graph in node.graphs:
+            self._in_order(graph)
         held = [graph.outputs[value.index] for graph in node.graphs]
         return [self._argument(each) for each in (node.args[0], *held)]
 
@@ -90,6 +99,7 @@ class _Numbered:
             for n, each in enumerate(graph.inputs):
                 at = kept.index(n - first) if n - first in kept else n - first
                 self.known[each] = self._of(("carry", self.depth, at))
+            self._in_order(graph)
         turn = [body.outputs[n] for n in kept] + [test.outputs[0] for test in tests]
         found = [self._argument(each) for each in (*turn, node.kwargs.get("count"))]
         self.depth -= 1

@@ -377,3 +377,17 @@ def test_slices_whose_bounds_depend_on_data_are_refused(tmp_path) -> None:
     onnx.save(onnx.parser.parse_model(text), tmp_path / "net.onnx")
     with pytest.raises(GraphError, match=r"'starts' depends on data; make it const"):
         Model.load(tmp_path / "net.onnx")
+
+
+class Deep(Layer):
+    def apply(self, x):
+        for _ in range(400):
+            x = math.negative(x)
+        return x
+
+
+def test_a_deep_network_is_saved(tmp_path) -> None:
+    model, path = Model(Deep()).compile(("batch", 3), train=False), tmp_path / "m.onnx"
+    model.save(path)
+    x = X[0, 0, :, :3]
+    np.testing.assert_array_equal(Model.load(path)(x), x)
