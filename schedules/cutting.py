@@ -54,7 +54,7 @@ def cut_unknown(s: Schedule, block: str, prefix: str, size: int) -> tuple[str, s
     """Cut a nest along a loop of unknown length: whole tiles, and the rest."""
     around = s.loops(block)
     loop = next(name for name in around if is_part(name, prefix))
-    whole = whole_steps(loop_named(s, loop).extent, size)
+    whole = whole_steps(s, loop_named(s, loop).extent, size)
     if around[0] != loop:
         s.reorder(loop, *(name for name in around if name != loop))
     main, rest = cut_at(s, block, loop, whole)
@@ -99,7 +99,7 @@ def in_lanes(s: Schedule, loop: For, lanes: int, rest: int | None = None) -> Non
     """
     name, length = loop.var.name, extent_of(loop)
     lanes = lanes if length is None else max(min(lanes, length), 1)
-    whole = whole_steps(loop.extent, lanes)
+    whole = whole_steps(s, loop.extent, lanes)
     main, *tails = (name,) if whole == loop.extent else s.partition(name, whole)
     for part, wide in [(main, lanes), *((tail, rest or lanes) for tail in tails)]:
         _, lane = s.split(part, [None, min(wide, lanes)])

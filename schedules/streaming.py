@@ -17,6 +17,7 @@ from typing import Final
 
 from tensorlang.ir.nodes import Const, Expr, For
 from tensorlang.ir.simplify import simplify
+from tensorlang.ir.sizes import size_ranges
 from tensorlang.ir.visit import loops
 from tensorlang.scheduling import Knobs, Schedule
 
@@ -65,7 +66,7 @@ def stream(s: Schedule, loop: str, how: Stream) -> tuple[str, ...]:
         The names of the innermost, vectorized loops: main and tail, or the only one.
     """
     extent = loop_named(s, loop).extent
-    whole = whole_steps(extent, how.step)
+    whole = whole_steps(s, extent, how.step)
     if whole == extent:
         return (_cut(s, loop, how),)
     if whole == Const(0, whole.dtype):  # shorter than one thread's unit of work
@@ -79,11 +80,9 @@ def stream(s: Schedule, loop: str, how: Stream) -> tuple[str, ...]:
     return inner, lanes
 
 
-def whole_steps(extent: Expr, step: int) -> Expr:
+def whole_steps(s: Schedule, extent: Expr, step: int) -> Expr:
     """The largest multiple of `step` up to an extent."""
-    if isinstance(extent, Const):
-        return Const(int(extent.value) // step * step, extent.dtype)
-    return simplify(extent // step * step)
+    return simplify(extent // step * step, size_ranges(s.function))
 
 
 def _cut(s: Schedule, loop: str, how: Stream) -> str:

@@ -153,7 +153,7 @@ def _cut_rows(s: Schedule, block: str, row: str, rows: int) -> list[tuple[str, i
         if size == 1:
             break
         loop = next(name for name in s.loops(block) if is_part(name, row))
-        whole = whole_steps(loop_named(s, loop).extent, size)
+        whole = whole_steps(s, loop_named(s, loop).extent, size)
         block, rest = _cut(s, block, row, whole)
         found.append((block, size))
         block = rest

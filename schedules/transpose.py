@@ -73,7 +73,7 @@ def _tiles(plan: Plan, turned: For) -> None:
 
 def _cut(s: Schedule, block: str, name: str, loop: For, side: int) -> list[str]:
     """Cut what is no whole tile off the block: the block of that, if there is one."""
-    whole = whole_steps(loop.extent, side)
+    whole = whole_steps(s, loop.extent, side)
     if whole == loop.extent:
         return []
     around = s.loops(block)

@@ -74,9 +74,7 @@ def fine_unit(bits: Expr, dtype: DType) -> Expr:
     work = f64 if dtype == f64 else f32
     digits = _FRACTION[dtype.name] + 1
     zeros = clz(bits)
-    top = (bits << Select(bits.equal(0), Const(0, bits.dtype), zeros)) >> (
-        bits.dtype.bits - digits
-    )
+    top = (bits << zeros) >> (bits.dtype.bits - digits)
     word = UNSIGNED[work.bits]
     spare = _FRACTION[work.name] + 1 - digits
     fraction = (top.cast(word) << spare) & ((1 << _FRACTION[work.name]) - 1)

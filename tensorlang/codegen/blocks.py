@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tensorlang.codegen.folding import add, fold
-from tensorlang.ir.bounds import bounds
+from tensorlang.codegen.folding import fold
+from tensorlang.ir.bounds import bounds, counted
 from tensorlang.ir.nodes import (
     Alloc,
     Axis,
@@ -161,9 +161,7 @@ def find_place(block: Block, path: tuple[Stmt, ...]) -> Hoist | Never | None:
     """Where a block's state is set; None asks for a guard at the block itself."""
     values = [axis.value for axis in _reductions(block)]
     around = [stmt for stmt in path if isinstance(stmt, For)]
-    ranges = {
-        loop.var: (0, add(loop.extent, Const(-1, loop.var.dtype))) for loop in around
-    }
+    ranges = {loop.var: counted(loop.extent) for loop in around}
     lows = [bounds(value, ranges)[0] for value in values]
     if any(low is not None and low > 0 for low in lows):
         return Never()

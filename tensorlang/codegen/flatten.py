@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from tensorlang.codegen.folding import add, make, mul, product
 from tensorlang.errors import CodegenError
+from tensorlang.ir.bounds import Known, ranges_in
 from tensorlang.ir.lanewise import as_ramp
 from tensorlang.ir.nodes import (
     Alloc,
@@ -28,6 +29,7 @@ from tensorlang.ir.nodes import (
     as_expr,
     splat,
 )
+from tensorlang.ir.sizes import size_ranges
 from tensorlang.ir.visit import rebuild
 
 REGISTER_BYTES: Final = 64
@@ -35,15 +37,16 @@ REGISTER_BYTES: Final = 64
 
 def flatten(function: Function) -> Function:
     """The function with one-dimensional buffers and no layouts."""
-    known: dict[Buffer, tuple[Buffer, tuple[Expr, ...]]] = {}
+    places: dict[Buffer, tuple[Buffer, tuple[Expr, ...]]] = {}
+    known = Known(ranges_in(function.body, size_ranges(function)))
 
     def place(buffer: Buffer) -> tuple[Buffer, tuple[Expr, ...]]:
-        if buffer not in known:
+        if buffer not in places:
             shape = physical_shape(buffer)
             size = _whole_registers(buffer, product(shape))
             flat = replace(buffer, shape=(size,), layout=None)
-            known[buffer] = flat, shape
-        return known[buffer]
+            places[buffer] = flat, shape
+        return places[buffer]
 
     def visit(node: Any) -> Any:
         match node:
@@ -51,6 +54,8 @@ def flatten(function: Function) -> Function:
                 new = rebuild(node, visit)
                 flat, shape = place(node.buffer)
                 index = offset(node.buffer, new.indices, shape)
+                if node.buffer.layout is not None:
+                    index = as_ramp(index, known)
                 return replace(new, buffer=flat, indices=(index,))
             case Alloc():
                 return Alloc(place(node.buffer)[0])
@@ -135,7 +140,7 @@ def offset(buffer: Buffer, indices: tuple[Expr, ...], shape: tuple[Expr, ...]) -
     position: Expr = as_expr(0)
     for index, extent in zip(indices, shape, strict=True):
         position = add(*same_lanes(mul(*same_lanes(position, extent)), index))
-    return as_ramp(position) if buffer.layout is not None else position
+    return position
 
 
 def _mapped(result: Expr, values: dict[Var, Expr]) -> Expr:

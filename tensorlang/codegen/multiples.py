@@ -1,4 +1,7 @@
-"""Numbers that divide an index whatever its variables are: how alignment is known."""
+"""Powers of two that divide an index whatever its variables are: its alignment.
+
+Other divisors are of no use: a multiple of 6 that wraps is none any more.
+"""
 
 from __future__ import annotations
 
@@ -40,10 +43,15 @@ CHANGES: Final = {"lt": 0, "ge": 0, "le": 1, "gt": 1}
 
 
 def multiple(index: Expr, known: Multiples) -> int:
-    """A number that divides `index`; 0 where the index is 0.
+    """A power of two that divides `index`; 0 where the index is 0.
 
-    `known` gives it for variables that stand for a value.
+    `known` gives what divides variables that stand for a value.
     """
+    found = _multiple(index, known) if index.dtype.is_integer else 1
+    return found & -found
+
+
+def _multiple(index: Expr, known: Multiples) -> int:
     match index:
         case Const(value=value):
             return abs(int(value))
@@ -55,10 +63,9 @@ def multiple(index: Expr, known: Multiples) -> int:
             return multiple(a, known) * multiple(b, known)
         case Binary(op="floormod", a=a, b=Const(value=divisor)):
             return gcd(multiple(a, known), int(divisor))
-        case Binary(op="shl", a=a, b=Const(value=bits)):
+        case Binary(op="shl", a=a, b=Const(value=bits)) if bits >= 0:
             return multiple(a, known) << int(bits)
-        case _:
-            return 1
+    return 1
 
 
 def quotient_is_uniform(ramp: Ramp, divisor: int, known: Multiples) -> bool:

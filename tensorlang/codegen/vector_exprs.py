@@ -12,7 +12,8 @@ from functools import singledispatchmethod
 
 from tensorlang.codegen.folding import add, is_const, make, mul, sub
 from tensorlang.codegen.multiples import CHANGES, is_uniform, quotient_is_uniform
-from tensorlang.ir.dtypes import i32
+from tensorlang.ir.bounds import Known
+from tensorlang.ir.dtypes import i32, i64
 from tensorlang.ir.nodes import (
     Binary,
     Bitcast,
@@ -43,7 +44,8 @@ class Lanes:
     """How the scalars of a loop's body look from `count` lanes.
 
     `values` gives what a variable has become, `tiles` the widened memory of what is
-    allocated inside the loop, `mask` the lanes that are active here.
+    allocated inside the loop, `mask` the lanes that are active here, `known` between
+    what integers lie.
     """
 
     count: int
@@ -51,6 +53,7 @@ class Lanes:
     tiles: dict[Buffer, Buffer] = field(default_factory=dict)
     mask: Expr | None = None
     multiples: dict[Var, int] = field(default_factory=dict)
+    known: Known = field(default_factory=Known)
 
     def wide(self, expr: Expr) -> Expr:
         """The value in all lanes: a vector."""
@@ -114,7 +117,32 @@ class Lanes:
             case Ramp(base=base), Const(value=last) if expr.op in CHANGES:
                 if is_uniform(a, int(last) + CHANGES[expr.op], self.multiples):
                     return Compare(expr.op, base, b)
-        return compare_lanes(expr.op, a, b, self.count)
+        return self.compared(expr.op, a, b)
+
+    def compared(self, op: str, a: Expr, b: Expr) -> Expr:
+        """A comparison of lanes; that of an index with a bound is done in i32.
+
+        `base + lane < n` is `lane < clamp(n - base, 0, count)`, half the work of i64.
+        """
+        match op, a:
+            case "lt", Ramp(base=base, stride=Const(value=1)) if b.dtype == i64:
+                room = self.room(base, b)
+                if room is not None:
+                    left = make("min", room, as_expr(self.count)).cast(i32)
+                    lane = Ramp(Const(0, i32), Const(1, i32), self.count)
+                    return Compare("lt", lane, Splat(left, self.count))
+        return Compare(op, splat(a, self.count), splat(b, self.count))
+
+    def room(self, base: Expr, end: Expr) -> Expr | None:
+        """`max(end - base, 0)`, where neither that nor a lane's index may wrap."""
+        if not self.known.exact(base + (self.count - 1)):
+            return None
+        if self.known.exact(end - base):
+            return make("max", sub(end, base), as_expr(0))
+        low = self.known.interval(base)[0]
+        return (
+            sub(make("max", end, base), base) if low is not None and low >= 0 else None
+        )
 
     @over.register
     def _unary(self, expr: Unary) -> Expr:
@@ -219,8 +247,9 @@ def _stepped(op: str, a: Expr, b: Expr, count: int) -> Expr | None:
     elif op == "mul" and (is_const(step_a, 0) or is_const(step_b, 0)):
         base = mul(base_a, base_b)
         step = add(mul(step_a, base_b), mul(base_a, step_b))
-    elif op == "shl" and is_const(base_b) and is_const(step_b, 0):
-        assert isinstance(base_b, Const)
+    elif op == "shl" and isinstance(base_b, Const) and is_const(step_b, 0):
+        if not 0 <= base_b.value < a.dtype.bits:
+            return None
         factor = Const(1 << int(base_b.value), a.dtype.scalar)
         base, step = mul(base_a, factor), mul(step_a, factor)
     else:
@@ -239,21 +268,3 @@ def _steps(expr: Expr) -> tuple[Expr, Expr] | None:
             return expr, Const(0, expr.dtype)
         case _:
             return None
-
-
-def compare_lanes(op: str, a: Expr, b: Expr, count: int) -> Expr:
-    """A comparison of lanes; that of an i64 counter with a bound is done in i32.
-
-    `base + lane < n` is `lane < clamp(n - base, 0, count)`, half the work of i64.
-    """
-    match op, a:
-        case "lt", Ramp(base=base, stride=Const(value=1)) if (
-            b.dtype.lanes == 1
-            and a.base.dtype.bits == 64
-            and a.base.dtype.kind == "int"
-        ):
-            left = make("min", make("max", sub(b, base), as_expr(0)), as_expr(count))
-            lane = Ramp(Const(0, i32), Const(1, i32), count)
-            return Compare("lt", lane, Splat(left.cast(i32), count))
-        case _:
-            return Compare(op, splat(a, count), splat(b, count))

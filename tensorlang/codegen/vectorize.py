@@ -19,6 +19,7 @@ from tensorlang.codegen.multiples import multiple
 from tensorlang.codegen.names import Names
 from tensorlang.codegen.unroll import specialise
 from tensorlang.codegen.vector_exprs import Lanes, NotVectorizable, both
+from tensorlang.ir.bounds import Known, counted, ranges_in
 from tensorlang.ir.nodes import (
     Alloc,
     Buffer,
@@ -42,6 +43,7 @@ from tensorlang.ir.nodes import (
     seq,
     splat,
 )
+from tensorlang.ir.sizes import size_ranges
 from tensorlang.ir.visit import rebuild, substitute, walk
 
 MAX_LANES: Final = 64
@@ -49,7 +51,8 @@ MAX_LANES: Final = 64
 
 def vectorize(function: Function, names: Names, vector_bits: int) -> Function:
     """The function with vectors in place of vectorized loops."""
-    state = _Vectorizer(names, vector_bits)
+    ranges = ranges_in(function.body, size_ranges(function))
+    state = _Vectorizer(names, vector_bits, Known(ranges))
     return replace(function, body=state.visit(function.body))
 
 
@@ -57,6 +60,7 @@ def vectorize(function: Function, names: Names, vector_bits: int) -> Function:
 class _Vectorizer:
     names: Names
     vector_bits: int
+    known: Known
 
     def visit(self, node: Any) -> Any:
         """Inner loops first: of two nested vectorized loops the inner one stays."""
@@ -92,6 +96,7 @@ class _Vectorizer:
         lanes = Const(width, kind)
         whole = make("floordiv", loop.extent, lanes)
         outer = self.names.var(f"{var.name}_step", kind)
+        self.known.learn(outer, counted(whole))
         main = self.lanes(loop, mul(outer, lanes), width, None)
         done = mul(whole, lanes)
         rest = sub(loop.extent, done)
@@ -112,11 +117,11 @@ class _Vectorizer:
             body = substitute(loop.body, {loop.var: start})
             return body if rest is None else If(rest > Const(0, rest.dtype), body)
         ramp = Ramp(start, Const(1, start.dtype), count)
-        state = Lanes(count, {loop.var: ramp})
+        state = Lanes(count, {loop.var: ramp}, known=self.known)
         if rest is not None:
             zero = Const(0, start.dtype)
             low = Ramp(zero, Const(1, start.dtype), count)
-            state.mask = Lanes(count, {loop.var: low}).over(loop.var < rest)
+            state.mask = replace(state, values={loop.var: low}).over(loop.var < rest)
         return _Body(state, self.names).run(loop.body)
 
 
@@ -166,6 +171,7 @@ class _Body:
             base = self.names.var(f"{stmt.var.name}_base", stmt.var.dtype)
             self.lanes.values[stmt.var] = Ramp(base, value.stride, value.lanes)
             self.lanes.multiples[base] = multiple(value.base, self.lanes.multiples)
+            self.lanes.known.learn(base, (value.base, value.base))
             return Let(base, value.base)
         made = Var(stmt.var.name, value.dtype)
         self.lanes.values[stmt.var] = made

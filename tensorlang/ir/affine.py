@@ -2,7 +2,8 @@
 
 A polynomial maps a monomial (a sorted tuple of factors that are no sums themselves; the
 empty one for the constant) to its coefficient. Sums, differences and products of i64
-form a ring whether they wrap or not, so collecting terms is always exact.
+form a ring whether they wrap or not, so collecting terms is always exact. What follows
+from its value as an integer needs a proof that it does not wrap: `Known.fits`.
 """
 
 from __future__ import annotations

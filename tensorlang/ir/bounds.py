@@ -1,8 +1,8 @@
 """Intervals of integer expressions and proofs of conditions, from ranges of variables.
 
 Ranges are inclusive and may be expressions over other variables, as `(0, n - 1)` for a
-loop over n; None is no bound. i64 arithmetic is index arithmetic, assumed not to
-overflow; any other integer must be shown not to wrap before its interval is trusted.
+loop over n; None is no bound but the type's. Integers wrap: an interval, or a
+difference that decides a comparison, is trusted only where nothing is shown to.
 """
 
 from __future__ import annotations
@@ -14,13 +14,18 @@ from typing import Final
 from tensorlang.ir.affine import Poly, add, constant, poly, scaled
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.intervals import Interval
-from tensorlang.ir.known import End, Known, Range
+from tensorlang.ir.known import End, Known, Range, counted
 from tensorlang.ir.nodes import (
+    Axis,
     Binary,
+    Cast,
     Compare,
     Const,
     Expr,
+    For,
+    Let,
     Load,
+    Node,
     Ramp,
     Splat,
     Unary,
@@ -28,7 +33,17 @@ from tensorlang.ir.nodes import (
 )
 from tensorlang.ir.visit import walk
 
-__all__ = ["End", "Known", "Range", "assume", "bounds", "decide", "prove"]
+__all__ = [
+    "End",
+    "Known",
+    "Range",
+    "assume",
+    "bounds",
+    "counted",
+    "decide",
+    "prove",
+    "ranges_in",
+]
 
 _ONE: Final = constant(1)
 NEGATED: Final = {
@@ -44,7 +59,7 @@ NEGATED: Final = {
 def bounds(expr: Expr, ranges: Mapping[Var, Range] | None = None) -> Interval:
     """Inclusive ends of an integer or bool expression, over all lanes of a vector.
 
-    An end is None where nothing is known.
+    Where nothing is known, the ends are those of the type.
     """
     return Known(ranges).interval(expr)
 
@@ -55,6 +70,32 @@ def prove(cond: Expr, ranges: Mapping[Var, Range] | None = None) -> bool | None:
     A vector condition is decided only where all lanes agree.
     """
     return decide(cond, Known(ranges))
+
+
+def ranges_in(body: Node, sizes: Mapping[Var, Range]) -> dict[Var, Range]:
+    """The ranges of all that is counted or named in a program, and of its sizes.
+
+    Of what stands for several things in turn, only what its type says is known.
+    """
+    found: dict[Var, Range] = dict(sizes)
+    for node in walk(body):
+        if isinstance(node, For | Axis):
+            own = counted(_blocks(node))
+        elif isinstance(node, Let) and not node.var.dtype.is_float:
+            own = node.value, node.value
+        else:
+            continue
+        known = found.setdefault(node.var, own)
+        if known != own:
+            found[node.var] = (None, None) if isinstance(node, Let) else (0, None)
+    return found
+
+
+def _blocks(counting: For | Axis) -> Expr:
+    """An extent; that of a launch is the host's, however wide the index is."""
+    extent = counting.extent
+    bound = isinstance(counting, For) and counting.kind == "bound"
+    return extent.a if bound and isinstance(extent, Cast) else extent
 
 
 @singledispatch
@@ -97,28 +138,29 @@ def _(cond: Binary, known: Known) -> bool | None:
 @decide.register
 def _(cond: Compare, known: Known) -> bool | None:
     kind = cond.a.dtype
-    if kind == i64:
-        differences = [add(poly(cond.b, known.polys), poly(cond.a, known.polys), -1)]
-        return _agreed(cond.op, differences, known)
-    if kind.scalar == i64:
-        left, right = _lanes(cond.a, known), _lanes(cond.b, known)
-        if left is not None and right is not None:
-            ends = [add(b, a, -1) for a, b in zip(left, right, strict=True)]
-            return _agreed(cond.op, ends, known)
     if kind.is_float:
         return None
+    if kind.scalar == i64:
+        left, right = _lanes(cond.a, known), _lanes(cond.b, known)
+        differences = [add(b, a, -1) for a, b in zip(left, right, strict=False)]
+        if differences and not any(differences):  # equal, even where both wrap
+            return cond.op in ("eq", "le", "ge")
+        if differences and all(map(known.fits, (*left, *right))):
+            return _agreed(cond.op, differences, known)
     return _by_interval(cond.op, known.interval(cond.a), known.interval(cond.b))
 
 
-def _lanes(expr: Expr, known: Known) -> tuple[Poly, Poly] | None:
-    """The first and the last lane of a vector that is linear in the lane."""
+def _lanes(expr: Expr, known: Known) -> tuple[Poly, ...]:
+    """A scalar, or both ends of a vector that is linear in the lane, else nothing."""
+    if expr.dtype.lanes == 1:
+        return (poly(expr, known.polys),)
     if isinstance(expr, Splat):
         value = poly(expr.value, known.polys)
         return value, value
     if isinstance(expr, Ramp):
         first, step = poly(expr.base, known.polys), poly(expr.stride, known.polys)
         return first, add(first, step, expr.lanes - 1)
-    return None
+    return ()
 
 
 def _agreed(op: str, differences: list[Poly], known: Known) -> bool | None:
@@ -183,19 +225,20 @@ def _by_interval(op: str, a: Interval, b: Interval) -> bool | None:
     return False if low_a + gap > high_b else None
 
 
-def assume(cond: Expr, holds: bool = True) -> Iterator[Poly]:
+def assume(cond: Expr, known: Known, holds: bool = True) -> Iterator[Poly]:
     """Polynomials that are at least 0 where `cond` is true (or false).
 
-    What reads memory is left out: a store may change it.
+    What reads memory is left out, as a store may change it, and so is what may wrap.
     """
     if isinstance(cond, Unary) and cond.op == "not":
-        yield from assume(cond.a, not holds)
+        yield from assume(cond.a, known, not holds)
     elif isinstance(cond, Binary) and cond.op == ("and" if holds else "or"):
-        yield from assume(cond.a, holds)
-        yield from assume(cond.b, holds)
+        yield from assume(cond.a, known, holds)
+        yield from assume(cond.b, known, holds)
     elif isinstance(cond, Compare) and cond.a.dtype == i64 and not _reads(cond):
         op = cond.op if holds else NEGATED[cond.op]
-        yield from _inequalities(op, add(poly(cond.b), poly(cond.a), -1))
+        if known.exact(cond.a) and known.exact(cond.b):
+            yield from _inequalities(op, add(poly(cond.b), poly(cond.a), -1))
 
 
 def _reads(cond: Expr) -> bool:

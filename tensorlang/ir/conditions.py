@@ -28,21 +28,21 @@ def comparison(cond: Compare, known: Known) -> Expr | None:
         return truth(decided, cond.dtype.lanes)
     if cond.a == cond.b and not cond.a.dtype.is_float:
         return truth(cond.op in ("eq", "le", "ge"), cond.dtype.lanes)
-    if cond.a.dtype != i64:
+    if cond.a.dtype != i64 or not (known.exact(cond.a) and known.exact(cond.b)):
         return None
     op, difference = cond.op, add(poly(cond.b, known.polys), poly(cond.a), -1)
     if op in ("gt", "le"):  # 0 > d is -d > 0, so 0 < -d; 0 <= d is 0 < d + 1
         op, difference = "lt", _turned(op, difference)
     elif op == "ge":  # 0 >= d is 0 < 1 - d
         op, difference = "lt", add(constant(1), difference, -1)
-    return _arranged(op, difference, cond)
+    return _arranged(op, difference, cond, known)
 
 
 def _turned(op: str, d: Poly) -> Poly:
     return add({}, d, -1) if op == "gt" else add(d, constant(1))
 
 
-def _arranged(op: str, d: Poly, cond: Compare) -> Expr | None:
+def _arranged(op: str, d: Poly, cond: Compare, known: Known) -> Expr | None:
     """`0 op d` with positive terms on both sides, divided by their common factor."""
     step = 0
     for monomial, coefficient in d.items():
@@ -58,6 +58,8 @@ def _arranged(op: str, d: Poly, cond: Compare) -> Expr | None:
     left = {m: -c for m, c in d.items() if c < 0}
     if op == "lt" and right.get(ONE) == 1 and (len(right) > 1 or left):
         op, right = "le", add(right, constant(1), -1)
+    if not known.fits(left) or not known.fits(right):
+        return None
     bare = not any(left) and any(right)  # a constant stands on the right
     if bare or cond.op in ("gt", "ge"):
         return Compare(_TURNED[op], expression(right), expression(left))
@@ -131,7 +133,7 @@ def _without_implied(op: str, parts: list[Expr], known: Known) -> list[Expr] | N
             fact
             for other in kept
             if other is not part
-            for fact in assume(other, holds=op == "and")
+            for fact in assume(other, known, holds=op == "and")
         )
         if not facts:
             continue

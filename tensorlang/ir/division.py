@@ -1,12 +1,14 @@
 """floordiv and floormod of index arithmetic, from what is known of the operands.
 
 `x // d` is split by the multiples of d in x: `(32*a + b) // 32` is `a + b // 32`, and
-that is `a` where b is within 0 .. 31; `%` likewise. d may be an expression.
+that is `a` where b is within 0 .. 31; `%` likewise. d may be an expression. All of this
+holds of integers: of what may wrap, only remainders by powers of two are taken apart.
 """
 
 from __future__ import annotations
 
 from math import gcd
+from typing import Final
 
 from tensorlang.ir.affine import (
     ONE,
@@ -19,8 +21,11 @@ from tensorlang.ir.affine import (
     scaled,
     value_of,
 )
+from tensorlang.ir.dtypes import i64
 from tensorlang.ir.known import Known
 from tensorlang.ir.nodes import Binary, Const, Expr
+
+_MOST: Final = i64.limits[1]
 
 
 def quotient(x: Expr, d: Expr, known: Known) -> Expr | None:
@@ -29,9 +34,11 @@ def quotient(x: Expr, d: Expr, known: Known) -> Expr | None:
     number = value_of(divisor)
     if number is None:
         return _symbolic(total, d, known, "floordiv")
-    if number <= 0:
+    if number <= 0 or not known.fits(total):
         return None
     whole, rest = _multiples(total, number)
+    if not known.fits(rest):
+        return None
     found = _quotient_of_rest(rest, number, known)
     if found is not None:
         return expression(add(whole, found))
@@ -47,9 +54,11 @@ def remainder(x: Expr, d: Expr, known: Known) -> Expr | None:
     number = value_of(divisor)
     if number is None:
         return _symbolic(total, d, known, "floormod")
-    if number <= 0:
+    if number <= 0 or not _keeps_remainders(total, number, known):
         return None
     whole, rest = _multiples(_without_inner_remainders(total, number, known), number)
+    if not _keeps_remainders(rest, number, known):
+        return None
     low, high = known.lower(rest), known.upper(rest)
     if low is not None and high is not None and low // number == high // number:
         return expression(add(rest, constant(number * (low // number)), -1))
@@ -62,6 +71,11 @@ def remainder(x: Expr, d: Expr, known: Known) -> Expr | None:
     if not whole and rest == total:
         return None
     return Binary("floormod", expression(rest), Const(number, d.dtype))
+
+
+def _keeps_remainders(total: Poly, number: int, known: Known) -> bool:
+    """Whether a sum has the remainder that it has in integers: 2^64 may be one."""
+    return number & (number - 1) == 0 or known.fits(total)
 
 
 def scaled_down(total: Poly, step: int) -> Poly:
@@ -142,6 +156,8 @@ def _nested(rest: Poly, number: int, known: Known) -> Poly | None:
         return None
     c = int(factor.b.value)
     x = add(poly(factor.a, known.polys), constant(c * rest.get(ONE, 0)))
+    if c * number > _MOST or not (known.exact(factor.a) and known.fits(x)):
+        return None
     d = Const(c * number, factor.dtype)
     simpler = _or(quotient(expression(x), d, known), _divided(expression(x), d))
     return poly(simpler, known.polys)
@@ -153,7 +169,9 @@ def _without_inner_remainders(total: Poly, number: int, known: Known) -> Poly:
     for monomial, coefficient in total.items():
         inner = _remainder_multiple(monomial, coefficient, number)
         part = {monomial: coefficient}
-        if inner is not None:
+        if inner is not None and _keeps_remainders(
+            poly(inner, known.polys), number, known
+        ):
             part = scaled(poly(inner, known.polys), coefficient)
         result = add(result, part)
     return result
@@ -175,6 +193,8 @@ def _symbolic(total: Poly, d: Expr, known: Known, op: str) -> Expr | None:
     """The same for a divisor n that is one factor and positive: `(i*n + j) // n`."""
     if poly(d, known.polys) != {(d,): 1} or (known.interval(d)[0] or 0) < 1:
         return None
+    if not known.fits(total):
+        return None
     whole: Poly = {}
     rest: Poly = {}
     for monomial, coefficient in total.items():
@@ -187,7 +207,7 @@ def _symbolic(total: Poly, d: Expr, known: Known, op: str) -> Expr | None:
     room = add(add({(d,): 1}, rest, -1), constant(1), -1)
     if known.at_least_zero(rest) and known.at_least_zero(room):
         return expression(whole if op == "floordiv" else rest)
-    if not whole:
+    if not whole or not known.fits(rest):
         return None
     part = Binary(op, expression(rest), d)
     return part if op == "floormod" else expression(add(whole, {(part,): 1}))
@@ -211,7 +231,7 @@ def rejoined(total: Poly, known: Known) -> Poly:
         above = _or(quotient(factor.a, factor.b, known), divided)
         high = poly(above, known.polys)
         found = _digit_above(total, above, coefficient * c)
-        if found is not None:
+        if found is not None and c * found[1] <= _MOST:
             digits = {found[0]: coefficient * c, monomial: coefficient}
             left = add(total, digits, -1)
             both = Binary("floormod", factor.a, Const(c * found[1], factor.b.dtype))

@@ -79,8 +79,6 @@ def _faults(expr: Expr, operands: list[Const]) -> bool:
     right = operands[1].value
     if expr.op in ("floordiv", "floormod"):
         return right == 0
-    if expr.op in ("shl", "shr"):
-        return not 0 <= right < expr.dtype.bits
     zeros = expr.dtype.is_float and operands[0].value == 0 and right == 0
     return zeros and expr.op in ("min", "max")
 
@@ -99,10 +97,20 @@ def identity(expr: Binary) -> Expr | None:
         return _known(_SAME[expr.op], a, expr.dtype)
     if right is None:
         return None
+    if expr.op in ("shl", "shr") and not 0 <= right.value < expr.dtype.bits:
+        return _shifted_out(expr)
     left_over = _RIGHT.get((expr.op, _role(right)))
     if left_over is not None:
         return _known(left_over, a, expr.dtype)
     return _joined(expr, right)
+
+
+def _shifted_out(expr: Binary) -> Expr:
+    """What a shift by the width or more leaves: 0, or copies of the sign."""
+    if expr.op == "shl" or expr.dtype.kind == "uint":
+        return _known("zero", expr.a, expr.dtype)
+    most = Const(expr.dtype.bits - 1, expr.dtype.scalar)
+    return Binary("shr", expr.a, splat(most, expr.dtype.lanes))
 
 
 def _joined(expr: Binary, right: Const) -> Expr | None:

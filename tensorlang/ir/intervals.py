@@ -20,6 +20,11 @@ def within(inner: Interval, outer: Interval) -> bool:
     return outer[0] <= low and high <= outer[1]
 
 
+def wrapped(exact: Interval, limits: Interval) -> Interval:
+    """What is left of an interval in a type: itself, or where it may wrap, all."""
+    return exact if within(exact, limits) else limits
+
+
 def hull(a: Interval, b: Interval) -> Interval:
     """The smallest interval that holds both."""
     low = None if a[0] is None or b[0] is None else min(a[0], b[0])

@@ -4,10 +4,14 @@ Bounds of a sum are found by elimination: one factor after the other is replaced
 upper or lower end, whichever the sign of its coefficient asks for, and ends that are
 expressions cancel against the rest. Each replacement is sound by itself, so several
 orders are tried and the best result taken.
+
+A polynomial over i64 counts in integers, of which the machine has 2^64: what it tells
+is what the machine computes only as far as it `fits`.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
@@ -22,28 +26,40 @@ from tensorlang.ir.affine import (
     scaled,
     value_of,
 )
-from tensorlang.ir.dtypes import i64
+from tensorlang.ir.dtypes import DType, i64
 from tensorlang.ir.intervals import (
     BINARY,
     UNKNOWN,
     Interval,
     meet,
     within,
+    wrapped,
 )
 from tensorlang.ir.node_intervals import node_interval, type_limits
 from tensorlang.ir.nodes import (
     Binary,
+    Call,
+    Cast,
     Const,
     Expr,
+    Load,
+    Node,
     Select,
     Unary,
     Var,
 )
+from tensorlang.ir.sizes import Size
 from tensorlang.ir.visit import walk
 
-End: TypeAlias = int | Expr | None
+End: TypeAlias = int | Expr | Size | None
 Range: TypeAlias = tuple[End, End]
 _FUEL: Final = 64  # replacements in the search for one bound
+_I64: Final = i64.limits
+
+
+def counted(extent: Expr) -> Range:
+    """The range of what counts up to an extent."""
+    return 0, int(extent.value) - 1 if isinstance(extent, Const) else extent - 1
 
 
 # how urgent it is to replace a factor of a sum, beside the others
@@ -71,7 +87,9 @@ _ORDERS: Final[tuple[Order, ...]] = (_variables_first, _variables_last)
 class Known:
     """Ranges of variables and facts (polynomials that are at least 0).
 
-    Variables that may have ends over others come after those in `ranges`.
+    Variables that may have ends over others come after those in `ranges`. An end that
+    is an expression is meant in integers, as `n - 1` for what is below n; where that
+    may wrap, and of what reads memory, only its interval counts.
     """
 
     def __init__(
@@ -82,8 +100,45 @@ class Known:
         self.polys: dict[Expr, Poly] = {}
         self._order = {var: number for number, var in enumerate(self.ranges)}
         self._intervals: dict[Expr, Interval] = {}
+        self._exact: dict[Expr, bool] = {}
+        self._found_ends: dict[tuple[Expr, int], Poly] = {}
+
+    def learn(self, var: Var, range_: Range) -> None:
+        """Note the range of a variable that nothing was asked about before."""
+        self.ranges = {**self.ranges, var: range_}
+        self._order[var] = len(self._order)
 
     # ------------------------------------------------------------ sums
+
+    def exact(self, expr: Expr) -> bool:
+        """Whether the value of a scalar i64 is that of its polynomial, in integers."""
+        found = self._exact.get(expr)
+        if found is None:
+            found = self._exact[expr] = self.fits(poly(expr, self.polys))
+        return found
+
+    def fits(self, total: Mapping[Monomial, int]) -> bool:
+        """Whether a polynomial never leaves i64."""
+        if len(total) == 1:
+            ((monomial, coefficient),) = total.items()
+            if len(monomial) == coefficient == 1:
+                return True  # whatever the machine has computed
+        return within(self._coarse(total), _I64) or within(
+            (self.lower(total), self.upper(total)), _I64
+        )
+
+    def _coarse(self, total: Mapping[Monomial, int]) -> Interval:
+        """The interval of a sum from those of its factors."""
+        found: Interval = (0, 0)
+        for monomial, coefficient in total.items():
+            found = BINARY["add"](found, self._product(monomial, coefficient))
+        return found
+
+    def _product(self, monomial: Monomial, coefficient: int) -> Interval:
+        span: Interval = (coefficient, coefficient)
+        for factor in monomial:
+            span = BINARY["mul"](span, self.interval(factor))
+        return span
 
     def upper(self, total: Mapping[Monomial, int]) -> int | None:
         """The least upper bound found for a polynomial, None where there is none."""
@@ -129,8 +184,31 @@ class Known:
             elif every:
                 return None
         if not bounds:
-            return None
+            return self._largest(total)
         return max(bounds) if every else min(bounds)
+
+    def _largest(self, total: Poly) -> int | None:
+        """The most that a sum of products of sizes can be; None of other sums."""
+        found = 0
+        for monomial, coefficient in total.items():
+            most = self._most(monomial)
+            if most is None:
+                return None
+            found += coefficient * (most if coefficient > 0 or not monomial else 0)
+        return found
+
+    def _most(self, monomial: Monomial) -> int | None:
+        """The most that a product of sizes can be, by the arrays that have them."""
+        if not monomial:
+            return 1
+        size = self.ranges.get(monomial[0], UNKNOWN)[1]  # type: ignore[call-overload]
+        if not isinstance(size, Size):
+            return None
+        found = []
+        for sizes, most in size.shapes:
+            others = self._most(tuple((Counter(monomial) - Counter(sizes)).elements()))
+            found += [] if others is None else [most * others]
+        return min(found, default=None)
 
     def _next(self, total: Poly, order: Order) -> Expr:
         """The factor to replace next: inner variables before outer ones."""
@@ -149,10 +227,10 @@ class Known:
         """Polynomials with `factor` gone: (all needed, or any of them bounds)."""
         if any(monomial.count(factor) > 1 for monomial in total):
             return False, self._numeric(total, factor)
-        if isinstance(factor, Binary) and factor.op in ("min", "max"):
-            return self._either(total, factor)
-        if isinstance(factor, Select):
-            arms = [poly(arm, self.polys) for arm in (factor.a, factor.b)]
+        arms = self._arms(factor)
+        if arms and isinstance(factor, Binary):
+            return self._either(total, factor, arms)
+        if arms:
             return True, [_replaced(total, factor, arm) for arm in arms]
         choices = []
         ends = self._ends(factor)
@@ -164,12 +242,23 @@ class Known:
             choices += self._by_other_quotients(total, factor)
         return False, choices
 
-    def _either(self, total: Poly, factor: Binary) -> tuple[bool, list[Poly]]:
+    def _arms(self, factor: Expr) -> list[Poly]:
+        """What a minimum, maximum or choice is one of, if these do not wrap."""
+        chosen = isinstance(factor, Binary) and factor.op in ("min", "max")
+        if not chosen and not isinstance(factor, Select):
+            return []
+        assert isinstance(factor, Binary | Select)
+        if not self.exact(factor.a) or not self.exact(factor.b):
+            return []
+        return [poly(factor.a, self.polys), poly(factor.b, self.polys)]
+
+    def _either(
+        self, total: Poly, factor: Binary, arms: list[Poly]
+    ) -> tuple[bool, list[Poly]]:
         """min(a, b) bounds from above by either arm, from below by the worse."""
         signs = {self._sign(m, c, factor) for m, c in total.items() if factor in m}
         if len(signs) != 1 or 0 in signs:
             return False, self._numeric(total, factor)
-        arms = [poly(arm, self.polys) for arm in (factor.a, factor.b)]
         any_will_do = (signs == {1}) == (factor.op == "min")
         return not any_will_do, [_replaced(total, factor, arm) for arm in arms]
 
@@ -183,16 +272,29 @@ class Known:
         return 1 if coefficient > 0 else -1
 
     def _ends(self, factor: Expr) -> tuple[Poly | None, Poly | None]:
-        if isinstance(factor, Var) and factor in self.ranges:
-            low, high = (self._end(end) for end in self.ranges[factor])
-            return low, high
-        low_number, high_number = self.interval(factor)
-        return self._end(low_number), self._end(high_number)
+        var = factor.a if isinstance(factor, Cast) else factor
+        if isinstance(var, Var) and var in self.ranges and _keeps_values(var.dtype):
+            low, high = self.ranges[var]
+            return self._end(low, 0), self._end(high, 1)
+        ends = self.interval(factor)  # those of the type bound no sum
+        low, high = (None if end in _I64 else end for end in ends)
+        return self._end(low, 0), self._end(high, 1)
 
-    def _end(self, end: End) -> Poly | None:
-        if end is None:
+    def _end(self, end: End, side: int) -> Poly | None:
+        """The lower (0) or upper (1) end of a range, in integers."""
+        if end is None or isinstance(end, Size):
             return None
-        return constant(end) if isinstance(end, int) else poly(end, self.polys)
+        if isinstance(end, int):
+            return constant(end)
+        found = self._found_ends.get((end, side))
+        if found is None:
+            symbolic = end.dtype == i64 and not any(map(_is_read, walk(end)))
+            found = poly(end, self.polys) if symbolic else {}
+            fits = self.fits(found) or self.fits(add(found, constant(1)))
+            if not symbolic or not fits:
+                found = constant(self.interval(end)[side] or 0)
+            self._found_ends[end, side] = found
+        return found
 
     def _towards(
         self, total: Poly, factor: Expr, low: Poly | None, high: Poly | None
@@ -212,19 +314,31 @@ class Known:
         return result
 
     def _relaxed_division(self, total: Poly, factor: Binary) -> list[Poly]:
-        """`c * (x // c) <= x`, and `>= x - c + 1`; `x % c <= x` for x >= 0."""
-        coefficient = total.get((factor,))
-        alone = sum(factor in monomial for monomial in total) == 1
-        if coefficient is None or not alone or not isinstance(factor.b, Const):
+        """`d * (x // d) <= x`, and `>= x - d + 1`, for what is at least 1."""
+        if factor.op == "floormod":
             return self._remainder_below(total, factor)
-        divisor = int(factor.b.value)
-        if factor.op != "floordiv" or divisor <= 0 or coefficient % divisor:
+        held = [monomial for monomial in total if factor in monomial]
+        least = self.interval(factor.b)[0]
+        if factor.op != "floordiv" or len(held) > 1 or least is None or least < 1:
+            return []
+        (monomial,) = held
+        sign = self._sign(monomial, total[monomial], factor)
+        others = Counter(monomial) - Counter([factor])
+        share, whole = total[monomial], factor.b in others
+        if isinstance(factor.b, Const):
+            whole = share % least == 0
+            share = -(-share // least)
+        elif whole:
+            others -= Counter([factor.b])
+        low = self.interval(factor.a)[0]
+        rounds = sign > 0 and low is not None and low >= 0
+        if not sign or not (whole or rounds) or not self.exact(factor.a):
             return []
         inner = poly(factor.a, self.polys)
-        if coefficient < 0:
-            inner = add(inner, constant(divisor - 1), -1)
-        rest = add(total, {(factor,): coefficient}, -1)
-        return [add(rest, inner, coefficient // divisor)]
+        if sign < 0:
+            inner = add(add(inner, poly(factor.b), -1), constant(1))
+        rest = {m: c for m, c in total.items() if m != monomial}
+        return [add(rest, product({tuple(others.elements()): share}, inner))]
 
     def _by_other_quotients(self, total: Poly, factor: Binary) -> list[Poly]:
         """`d * (x // (c*d)) <= x // c <= d * (x // (c*d)) + d - 1`, if both occur."""
@@ -253,7 +367,7 @@ class Known:
 
     def _remainder_below(self, total: Poly, factor: Binary) -> list[Poly]:
         """`0 <= x % n <= n - 1` for an expression n that is positive."""
-        if factor.op != "floormod" or isinstance(factor.b, Const):
+        if isinstance(factor.b, Const):
             return []
         divisor = poly(factor.b, self.polys)
         if (self.interval(factor.b)[0] or 0) < 1:
@@ -269,12 +383,10 @@ class Known:
             if factor not in monomial:
                 result = add(result, {monomial: coefficient})
                 continue
-            span: Interval = (coefficient, coefficient)
-            for other in monomial:
-                span = BINARY["mul"](span, self.interval(other))
-            if span[1] is None:
+            largest = self._product(monomial, coefficient)[1]
+            if largest is None:
                 return []
-            result = add(result, constant(span[1]))
+            result = add(result, constant(largest))
         return [result]
 
     # ------------------------------------------------------- intervals
@@ -288,25 +400,35 @@ class Known:
         return found
 
     def _found(self, expr: Expr) -> Interval:
-        if not (expr.dtype.is_integer or expr.dtype.is_bool):
-            return UNKNOWN
         limits = type_limits(expr.dtype)
+        if limits == UNKNOWN:
+            return UNKNOWN
         if expr.dtype == i64 and isinstance(expr, (Binary, Unary, Var)):
             total = poly(expr, self.polys)
-            if total != {(expr,): 1} or isinstance(expr, Var):
-                return self.lower(total), self.upper(total)
+            ends = self.lower(total), self.upper(total)
+            if isinstance(expr, Var):
+                return meet(limits, ends)
+            if total != {(expr,): 1}:
+                return wrapped(ends, limits)
         if isinstance(expr, Var):  # of another integer type: its ends are numbers
             low, high = self.ranges.get(expr, UNKNOWN)
-            return meet(limits, (_number(low), _number(high)))
-        found = node_interval(expr, self.interval)
-        if expr.dtype.scalar == i64 or limits == UNKNOWN:
-            return found
-        # another integer that may wrap takes any value of its type
-        return meet(found, limits) if within(found, limits) else limits
+            return meet(limits, (self._number(low, 0), self._number(high, 1)))
+        return wrapped(node_interval(expr, self.interval), limits)
+
+    def _number(self, end: End, side: int) -> int | None:
+        if isinstance(end, Expr):
+            return self.interval(end)[side]
+        return end.most if isinstance(end, Size) else end
 
 
-def _number(end: End) -> int | None:
-    return end if isinstance(end, int) else None
+def _keeps_values(dtype: DType) -> bool:
+    """Whether an integer of a type is the same number in i64."""
+    return dtype == i64 or (dtype.is_integer and dtype.bits < i64.bits)
+
+
+def _is_read(node: Node) -> bool:
+    """Whether a value may change between two places: memory is no variable."""
+    return isinstance(node, Load | Call)
 
 
 def _replaced(total: Poly, factor: Expr, by: Poly) -> Poly:

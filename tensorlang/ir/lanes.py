@@ -20,6 +20,7 @@ from tensorlang.ir.nodes import (
     LaneReduce,
     Ramp,
     Select,
+    Shuffle,
     Splat,
     Unary,
     binary,
@@ -99,14 +100,14 @@ def _divided(op: str, a: Ramp, b: Expr, known: Known) -> Expr | None:
     if divisor is None or stride is None:
         return None
     d, step = int(divisor.value), int(stride.value)
-    if d <= 0:
+    last = step * (a.lanes - 1)
+    if d <= 0 or not (known.exact(a.base) and known.exact(a.base + last)):
         return None
     first = binary(op, a.base, d)
     if step % d == 0:
         if op == "floormod":
             return Splat(first, a.lanes)
         return Ramp(first, Const(step // d, i64), a.lanes)
-    last = step * (a.lanes - 1)
     start = remainder(a.base, Const(d, i64), known)
     low, high = known.interval(a.base % d if start is None else start)
     if low is None or high is None:
@@ -119,13 +120,25 @@ def _divided(op: str, a: Ramp, b: Expr, known: Known) -> Expr | None:
 
 
 def extract(expr: Extract) -> Expr | None:
-    """A lane of a splat or ramp as a scalar, or None."""
+    """A lane of a splat or ramp as a scalar, or None; that of a scalar is itself."""
     vector = expr.vector
+    if vector.dtype.lanes == 1:
+        return vector
     if isinstance(vector, Splat):
         return vector.value
     if isinstance(vector, Ramp):
         return vector.base + vector.stride * expr.lane
     return None
+
+
+def picked(expr: Shuffle) -> Expr:
+    """The lane that a shuffle of one lane takes."""
+    (lane,) = expr.lanes_taken
+    for vector in expr.vectors:
+        if lane < vector.dtype.lanes:
+            break
+        lane -= vector.dtype.lanes
+    return Extract(vector, lane)
 
 
 def lane_reduce(expr: LaneReduce) -> Expr | None:

@@ -6,12 +6,13 @@ from typing import Any
 
 from tensorlang.ir.affine import add, poly
 from tensorlang.ir.dtypes import i64
+from tensorlang.ir.known import Known
 from tensorlang.ir.nodes import Binary, Const, Expr, Ramp, Splat, as_expr
-from tensorlang.ir.simplify import simplify
+from tensorlang.ir.rules import Simplifier
 from tensorlang.ir.visit import rebuild, walk
 
 
-def as_ramp(expr: Expr) -> Expr:
+def as_ramp(expr: Expr, known: Known) -> Expr:
     """The vector as a ramp or splat, where its lanes climb evenly; else as it is.
 
     Divisions of ramps are only solved here: `(4 * n + ramp(0, 1, 8) // 2) // 4` is
@@ -20,7 +21,8 @@ def as_ramp(expr: Expr) -> Expr:
     lanes = expr.dtype.lanes
     if lanes == 1 or expr.dtype.scalar != i64 or not any(map(_unsolved, walk(expr))):
         return expr
-    values = [simplify(_lane(expr, lane)) for lane in range(lanes)]
+    simplifier = Simplifier(known)
+    values = [simplifier.visit(_lane(expr, lane)) for lane in range(lanes)]
     first = poly(values[0])
     step = add(poly(values[1]), first, -1)
     if any(key for key in step):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import singledispatch
 from typing import Final, TypeAlias
 
-from tensorlang.ir.dtypes import DType, i64
+from tensorlang.ir.dtypes import DType
 from tensorlang.ir.intervals import (
     BINARY,
     UNKNOWN,
@@ -14,7 +14,6 @@ from tensorlang.ir.intervals import (
     absolute,
     hull,
     negative,
-    within,
 )
 from tensorlang.ir.nodes import (
     Binary,
@@ -38,15 +37,16 @@ _TRUTH: Final[Interval] = (0, 1)
 
 
 def type_limits(dtype: DType) -> Interval:
-    """What the type alone says; nothing for i64, whose values are indices."""
-    if dtype.scalar == i64 or not (dtype.is_integer or dtype.is_bool):
-        return UNKNOWN
-    return dtype.limits
+    """What the type alone says: nothing of floats."""
+    return UNKNOWN if dtype.is_float else dtype.limits
 
 
 @singledispatch
 def node_interval(expr: Expr, of: Of) -> Interval:
-    """The interval of a node from those of its children, which `of` gives."""
+    """The interval of a node from those of its children, which `of` gives.
+
+    It is that of the exact result: what leaves the node's type wraps.
+    """
     del of
     return type_limits(expr.dtype)
 
@@ -89,11 +89,9 @@ def _(expr: Select, of: Of) -> Interval:
 
 @node_interval.register
 def _(expr: Cast, of: Of) -> Interval:
-    inner = of(expr.a) if not expr.a.dtype.is_float else UNKNOWN
     if expr.dtype.is_bool:
         return _TRUTH
-    limits = expr.dtype.limits
-    return inner if within(inner, limits) else type_limits(expr.dtype)
+    return UNKNOWN if expr.a.dtype.is_float else of(expr.a)
 
 
 @node_interval.register

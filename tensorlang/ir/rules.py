@@ -21,10 +21,13 @@ from tensorlang.ir.nodes import (
     Const,
     Expr,
     Extract,
+    Insert,
     LaneReduce,
     Load,
     Ramp,
     Select,
+    Shuffle,
+    Splat,
     Unary,
     Var,
 )
@@ -208,6 +211,18 @@ class Simplifier:
     @rule.register
     def _(self, expr: Extract) -> Expr | None:
         return lanes.extract(expr)
+
+    @rule.register
+    def _(self, expr: Shuffle) -> Expr | None:
+        return lanes.picked(expr) if expr.dtype.lanes == 1 else None
+
+    @rule.register
+    def _(self, expr: Insert) -> Expr | None:
+        return expr.value if expr.dtype.lanes == 1 else None
+
+    @rule.register
+    def _(self, expr: Splat) -> Expr | None:
+        return expr.value if expr.lanes == 1 else None
 
     @rule.register
     def _(self, expr: LaneReduce) -> Expr | None:

@@ -2,8 +2,8 @@
 
 `apply(node, operands)` is the value of an expression node from its children's values.
 The interpreter runs it on lanes, the simplifier folds constants with it, and the tests
-evaluate the expansions of the mathematics by it. Faults (a zero divisor, a shift by
-the width or more) are the caller's to find first; here they give any value.
+evaluate the expansions of the mathematics by it. A fault (a zero divisor) is the
+caller's to find first; here it gives any value.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from tensorlang.ir.affine import Poly, add, constant, poly, value_of
 from tensorlang.ir.bounds import assume, decide
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.folding import constant_of
-from tensorlang.ir.known import Known, Range
+from tensorlang.ir.known import Known, Range, counted
 from tensorlang.ir.nodes import (
     Axis,
     Binary,
@@ -39,6 +39,7 @@ from tensorlang.ir.nodes import (
     seq,
 )
 from tensorlang.ir.rules import Simplifier
+from tensorlang.ir.sizes import size_ranges
 from tensorlang.ir.visit import rebuild, substitute, walk
 
 
@@ -59,30 +60,8 @@ def simplify_function(func: Function) -> Function:
     loop that runs once is its body (unless it is bound to a thread index); one that
     never runs, a branch never taken and a guard always true are gone.
     """
-    body = _visit(func.body, Place(Known(dict.fromkeys(sizes(func), (0, None)))))
+    body = _visit(func.body, Place(Known(size_ranges(func))))
     return Function(func.name, func.params, func.scalars, body)
-
-
-def sizes(func: Function) -> frozenset[Var]:
-    """The scalars that are never negative: a dimension is one, or so many times it."""
-    return frozenset(
-        size
-        for buffer in func.buffers
-        for extent in buffer.shape
-        if (size := _multiplied(extent)) is not None
-    )
-
-
-def _multiplied(extent: Expr) -> Var | None:
-    """The variable that a dimension is a positive multiple of."""
-    match extent:
-        case Var():
-            return extent
-        case Binary(op="mul", a=a, b=Const(value=times)) if times > 0:
-            return _multiplied(a)
-        case Binary(op="mul", a=Const(value=times), b=b) if times > 0:
-            return _multiplied(b)
-    return None
 
 
 class Place:
@@ -99,6 +78,10 @@ class Place:
     def holds(self, cond: Expr) -> bool | None:
         """Whether a condition is settled here."""
         return decide(cond, self.known)
+
+    def where(self, cond: Expr, holds: bool = True) -> Place:
+        """The place below, where a condition is true (or false)."""
+        return self.inside(facts=tuple(assume(cond, self.known, holds)))
 
     def inside(
         self, ranges: Mapping[Var, Range] | None = None, facts: tuple[Poly, ...] = ()
@@ -132,15 +115,8 @@ def _(stmt: Seq, place: Place) -> Stmt:
         new = _visit(inner, place)
         done.append(new)
         if isinstance(new, Let) and new.var.dtype == i64:
-            place = place.inside({new.var: _range_of(new.value, place)})
+            place = place.inside({new.var: (new.value, new.value)})
     return seq(done)
-
-
-def _range_of(value: Expr, place: Place) -> Range:
-    """A `Let` is its value, as long as memory has no part in it."""
-    if any(isinstance(part, (Load, Call)) for part in walk(value)):
-        return place.known.interval(value)
-    return value, value
 
 
 @_visit.register
@@ -161,16 +137,11 @@ def _(stmt: For, place: Place) -> Stmt:
 
 def _below(var: Var, extent: Expr, place: Place) -> Place:
     """Inside a loop: its variable has its range, and the extent is at least 1."""
-    if var.dtype != i64:
-        high = place.known.interval(extent)[1]
-        return place.inside({var: (0, None if high is None else high - 1)})
+    reads = any(isinstance(part, Load) for part in walk(extent))
+    exact = var.dtype == i64 and not reads and place.known.exact(extent)
     last = add(poly(extent), constant(1), -1)
-    if value_of(last) is not None:
-        return place.inside({var: (0, value_of(last))})
-    end = Binary("sub", extent, Const(1, i64))
-    if any(isinstance(part, Load) for part in walk(extent)):
-        return place.inside({var: (0, place.known.interval(end)[1])})
-    return place.inside({var: (0, end)}, (last,))
+    least = () if not exact or value_of(last) is not None else (last,)
+    return place.inside({var: counted(extent)}, least)
 
 
 @_visit.register
@@ -178,7 +149,7 @@ def _(stmt: While, place: Place) -> Stmt:
     cond = place.simple(stmt.cond)
     if place.holds(cond) is False:
         return Seq(())
-    body = _visit(stmt.body, place.inside(facts=tuple(assume(cond))))
+    body = _visit(stmt.body, place.where(cond))
     return While(cond, body)
 
 
@@ -189,11 +160,10 @@ def _(stmt: If, place: Place) -> Stmt:
     if settled is not None:
         taken = stmt.then if settled else stmt.orelse
         return Seq(()) if taken is None else _visit(taken, place)
-    then = _visit(stmt.then, place.inside(facts=tuple(assume(cond))))
+    then = _visit(stmt.then, place.where(cond))
     orelse = stmt.orelse
     if orelse is not None:
-        below = place.inside(facts=tuple(assume(cond, holds=False)))
-        orelse = _visit(orelse, below)
+        orelse = _visit(orelse, place.where(cond, holds=False))
     if orelse == Seq(()):
         orelse = None
     if then == Seq(()) and orelse is None and not _acts(cond):
@@ -203,7 +173,7 @@ def _(stmt: If, place: Place) -> Stmt:
 
 def _acts(cond: Expr) -> bool:
     """Whether evaluating it may be a fault, which has to stay."""
-    risky = ("floordiv", "floormod", "shl", "shr")
+    risky = ("floordiv", "floormod")
     return any(
         isinstance(part, (Load, Call))
         or (isinstance(part, Binary) and part.op in risky)

@@ -34,7 +34,6 @@ from tensorlang.ir.nodes import (
     Block,
     Buffer,
     Call,
-    Const,
     Expr,
     For,
     Function,
@@ -86,7 +85,7 @@ class _Around:
     def poly(self, expr: Expr) -> Poly | None:
         """The value in loops and scalars, where it is a polynomial of them."""
         if expr.dtype != i64:
-            return poly(expr) if isinstance(expr, Const) else None
+            return None
         total: Poly = {}
         for monomial, coefficient in poly(expr).items():
             part: Poly = constant(coefficient)

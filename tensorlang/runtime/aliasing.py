@@ -12,8 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from tensorlang.ir.bounds import Range, prove
-from tensorlang.ir.dtypes import i64
+from tensorlang.ir.bounds import Range, counted, prove
 from tensorlang.ir.nodes import (
     AtomicUpdate,
     Block,
@@ -32,7 +31,7 @@ from tensorlang.ir.nodes import (
     Var,
     While,
 )
-from tensorlang.ir.simplify import simplify
+from tensorlang.ir.sizes import size_ranges
 from tensorlang.ir.visit import children, free_vars, substitute, walk
 from tensorlang.scheduling.digits import fixed
 
@@ -157,7 +156,7 @@ def _apart(a: _Part, b: _Part, func: Function) -> bool:
     ]
     outside = fixed_for_all | {loop.var for loop in loops}
     same = [i for i, j in pairs if i == j and free_vars(i) <= outside]
-    known = _ranges(b, names, _ranges(a, {}, _sizes(func)))
+    known = _ranges(b, names, _ranges(a, {}, size_ranges(func)))
     return _fixes(same, loops) and any(
         prove(i < j, known) or prove(j < i, known) for i, j in pairs
     )
@@ -169,20 +168,13 @@ def _other_names(part: _Part, shared: Sequence[For]) -> dict[Var, Expr]:
     return {loop.var: Var(f"{loop.var.name}'", loop.var.dtype) for loop in own}
 
 
-def _sizes(func: Function) -> dict[Var, Range]:
-    """The ranges of the scalars that shapes give: a size is never negative."""
-    dims = {dim for param in func.params for dim in param.buffer.shape}
-    return {dim: (Const(0, i64), None) for dim in dims if isinstance(dim, Var)}
-
-
 def _ranges(
     part: _Part, names: Mapping[Var, Expr], known: Mapping[Var, Range]
 ) -> dict[Var, Range]:
     """What is known, and the ranges of the loops around a part by their other names."""
-    ranges = dict(known)
+    ranges: dict[Var, Range] = dict(known)
     for loop in part.loops:
         var = names.get(loop.var, loop.var)
         assert isinstance(var, Var)
-        last = simplify(substitute(loop.extent - 1, names), ranges)
-        ranges[var] = (Const(0, i64), last)
+        ranges[var] = counted(substitute(loop.extent, names))
     return ranges

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.bounds import counted
 from tensorlang.ir.nodes import (
     Alloc,
     AtomicUpdate,
@@ -21,14 +22,10 @@ from tensorlang.ir.nodes import (
     Store,
 )
 from tensorlang.ir.simplify import simplify
+from tensorlang.ir.sizes import size_ranges
 from tensorlang.ir.visit import rebuild, walk
-from tensorlang.scheduling.fuse_axes import (
-    Ranges,
-    below,
-    flat,
-    need_constants,
-    product,
-)
+from tensorlang.scheduling.facts import Ranges
+from tensorlang.scheduling.fuse_axes import flat, need_constants, product
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.tree import Path, alloc_of, find_alloc, function_of
@@ -154,7 +151,7 @@ def _moved(
             return node
         if isinstance(node, Alloc):
             return Alloc(new) if node.buffer == old else node
-        inner = ranges | _ranges_of(node)
+        inner = {**ranges, **_ranges_of(node)}
         made = rebuild(node, lambda child: visit(child, inner))
         if isinstance(made, Load | Store | AtomicUpdate) and made.buffer == old:
             indices = at(made.indices, ranges)
@@ -167,12 +164,12 @@ def _moved(
 
     func = function_of(path)
     alone(func, old)
-    return dataclasses.replace(func, body=visit(func.body, {}))
+    return dataclasses.replace(func, body=visit(func.body, size_ranges(func)))
 
 
 def _ranges_of(node: Node) -> Ranges:
     if isinstance(node, For):
-        return {node.var: below(node.extent)}
+        return {node.var: counted(node.extent)}
     if isinstance(node, Block):
-        return {axis.var: below(axis.extent) for axis in node.axes}
+        return {axis.var: counted(axis.extent) for axis in node.axes}
     return {}

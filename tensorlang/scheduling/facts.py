@@ -6,10 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import TypeAlias
 
-from tensorlang.ir.bounds import Range, prove
-from tensorlang.ir.dtypes import i64
-from tensorlang.ir.nodes import Binary, Const, Expr, If, Load, Var, as_expr
-from tensorlang.ir.visit import walk
+from tensorlang.ir.bounds import Range, counted, prove
+from tensorlang.ir.nodes import Binary, Const, Expr, If, Var, as_expr
+from tensorlang.ir.sizes import size_ranges
 from tensorlang.scheduling.linear import linear
 from tensorlang.scheduling.tree import Path, constant, enclosing_loops, function_of
 
@@ -74,25 +73,11 @@ def conjunction(conditions: Iterable[Expr]) -> Expr | None:
 
 
 def ranges_at(path: Path) -> Ranges:
-    """The ranges of sizes and of the loop variables around a place, outermost first.
-
-    A scalar bound from a parameter's shape is never negative.
-    """
-    func = function_of(path)
-    shapes = (extent for buffer in func.buffers for extent in buffer.shape)
-    found: dict[Var, Range] = {e: (0, None) for e in shapes if isinstance(e, Var)}
+    """The ranges of sizes and of the loop variables around a place, outermost first."""
+    found: dict[Var, Range] = {**size_ranges(function_of(path))}
     for loop in enclosing_loops(path):
-        found[loop.var] = range_of(loop.extent)
+        found[loop.var] = counted(loop.extent)
     return found
-
-
-def range_of(extent: Expr) -> Range:
-    """The values of a loop's variable."""
-    size = constant(extent)
-    if size is not None:
-        return 0, size - 1
-    plain = not any(isinstance(node, Load) for node in walk(extent))
-    return 0, extent - 1 if plain and extent.dtype == i64 else None
 
 
 def nonnegative(extent: Expr, path: Path) -> Expr:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from tensorlang.errors import ScheduleError
-from tensorlang.ir.bounds import Range
+from tensorlang.ir.bounds import counted
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.nodes import (
     AtomicUpdate,
@@ -27,18 +27,17 @@ from tensorlang.ir.nodes import (
 )
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.visit import fresh, names, rebuild, substitute
+from tensorlang.scheduling.facts import Ranges, ranges_at
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.linear import linear
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.tree import (
     block_of,
-    enclosing_loops,
     find_block,
     replace,
 )
 
 _KINDS: Final = ("spatial", "reduction")
-Ranges = dict[Var, Range]
 
 
 @primitive
@@ -78,12 +77,12 @@ def fuse_axes(
     chosen = _chosen(block_of(path), axes)
     extents = [axis.extent for axis in chosen]
     need_constants(extents, f"axes of block {block!r}")
-    ranges = {x.var: below(x.extent) for x in enclosing_loops(path)}
+    ranges = ranges_at(path)
     value = simplify(flat([axis.value for axis in chosen], extents), ranges)
     var = Var(fresh("_".join(axes), names(func)), i64)
     whole = Axis(var, chosen[0].kind, simplify(product(extents)), value)
     digits = dict(zip((a.var for a in chosen), _digits(var, extents), strict=True))
-    func = replace(path, _with_axis(block_of(path), whole, digits))
+    func = replace(path, _with_axis(block_of(path), whole, digits, ranges))
     return _as_long(func, block, whole), (var.name,)
 
 
@@ -128,7 +127,9 @@ def of_one_kind(block: Block, axes: Sequence[Axis]) -> str | None:
     return None
 
 
-def _with_axis(block: Block, whole: Axis, digits: Mapping[Var, Expr]) -> Block:
+def _with_axis(
+    block: Block, whole: Axis, digits: Mapping[Var, Expr], around: Ranges
+) -> Block:
     """The block with an axis in place of those that are its digits."""
     first = next(axis for axis in block.axes if axis.var in digits)
     kept = [
@@ -136,7 +137,7 @@ def _with_axis(block: Block, whole: Axis, digits: Mapping[Var, Expr]) -> Block:
         for axis in block.axes
         if axis is first or axis.var not in digits
     ]
-    ranges = {axis.var: below(axis.extent) for axis in kept}
+    ranges = {**around, **{axis.var: counted(axis.extent) for axis in kept}}
     return dataclasses.replace(
         block,
         axes=tuple(kept),
@@ -168,11 +169,6 @@ def need_constants(extents: Sequence[Expr], what: str) -> None:
                 f"the {what} are fused by extents that are constants, but for the "
                 f"first; {extent!r} varies"
             )
-
-
-def below(extent: Expr) -> Range:
-    """The range of what counts up to an extent."""
-    return 0, simplify(extent - 1)
 
 
 def product(extents: Sequence[Expr]) -> Expr:

@@ -7,7 +7,7 @@ from dataclasses import replace as with_fields
 from typing import Any
 
 from tensorlang.errors import ScheduleError
-from tensorlang.ir.bounds import prove
+from tensorlang.ir.bounds import counted, prove
 from tensorlang.ir.nodes import (
     Binary,
     Block,
@@ -34,7 +34,6 @@ from tensorlang.scheduling.facts import (
     Ranges,
     conjuncts,
     nonnegative,
-    range_of,
     ranges_at,
 )
 from tensorlang.scheduling.legality import legality
@@ -70,7 +69,7 @@ def _cut_reductions(
     """The blocks that set their own state in a reduction driven by `var`."""
     match stmt:
         case For():
-            inside = {**ranges, stmt.var: range_of(stmt.extent)}
+            inside = {**ranges, stmt.var: counted(stmt.extent)}
             yield from _cut_reductions(stmt.body, var, inside)
         case Block(axes=axes, init=init) if init != NOTHING:
             folded = [axis.value for axis in axes if axis.kind == "reduction"]

@@ -8,6 +8,7 @@ from dataclasses import replace as with_fields
 from typing import Any, Final
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.bounds import ranges_in
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.natives import native
 from tensorlang.ir.nodes import (
@@ -34,6 +35,7 @@ from tensorlang.ir.nodes import (
     seq,
 )
 from tensorlang.ir.simplify import simplify
+from tensorlang.ir.sizes import size_ranges
 from tensorlang.ir.visit import (
     blocks,
     free_vars,
@@ -44,6 +46,7 @@ from tensorlang.ir.visit import (
     substitute,
     writes,
 )
+from tensorlang.scheduling.facts import Ranges
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.tree import Path, find_loop, loop_of, rename, replace
@@ -247,9 +250,10 @@ def _staged(func: Function, path: Path, stages: int, *, ahead: bool) -> Function
     taken = names(func)
     ring = {b: _with_stages(b, stages, taken) for b in parts.staged}
     first = Var(fresh(f"{loop.var.name}_first", taken), i64)
-    early = _fetched(parts, ring, first, taken, ahead=ahead, new=True)
+    ranges = {**ranges_in(func.body, size_ranges(func)), first: (0, stages - 2)}
+    early = _fetched(parts, ring, first, taken, ranges, ahead=ahead, new=True)
     later = loop.var + (stages - 1)
-    late = _fetched(parts, ring, later, taken, ahead=ahead, new=False)
+    late = _fetched(parts, ring, later, taken, ranges, ahead=ahead, new=False)
     commit = [Evaluate(native("commit_copies"))] if ahead else []
     wait = [Evaluate(native("wait_copies", stages - 2))] if ahead else []
     prologue = For(
@@ -288,6 +292,7 @@ def _fetched(
     ring: dict[Buffer, Buffer],
     index: Expr,
     taken: set[str],
+    ranges: Ranges,
     *,
     ahead: bool,
     new: bool,
@@ -297,17 +302,17 @@ def _fetched(
     for stmt in parts.fetch:
         done = _in_stage(stmt, ring, parts.loop.var, taken)
         done = substitute(done, {parts.loop.var: index})
-        done = _simplified(_copied(done) if ahead else done)
+        done = _simplified(_copied(done) if ahead else done, ranges)
         made.append(rename(done, taken, "_first") if new else done)
     return made
 
 
-def _simplified(stmt: Stmt) -> Stmt:
+def _simplified(stmt: Stmt, ranges: Ranges) -> Stmt:
     """Axis values without `(k + 1) * 16`, which reads worse than what it is."""
 
     def visit(node: Any) -> Any:
         if isinstance(node, Axis):
-            return with_fields(node, value=simplify(node.value))
+            return with_fields(node, value=simplify(node.value, ranges))
         return rebuild(node, visit) if isinstance(node, Stmt) else node
 
     return visit(stmt)  # type: ignore[no-any-return]

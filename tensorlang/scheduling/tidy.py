@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tensorlang.ir.bounds import prove
+from tensorlang.ir.bounds import counted, prove
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.nodes import (
     Block,
@@ -23,7 +23,7 @@ from tensorlang.ir.nodes import (
     Var,
     seq,
 )
-from tensorlang.scheduling.facts import Ranges, conjunction, conjuncts, range_of
+from tensorlang.scheduling.facts import Ranges, conjunction, conjuncts
 from tensorlang.scheduling.linear import Linear
 from tensorlang.scheduling.slices import spread
 from tensorlang.scheduling.tree import constant
@@ -80,7 +80,7 @@ def _tidy_if(stmt: If, ranges: Ranges) -> Stmt:
 
 def _tidy_loop(loop: For, ranges: Ranges) -> Stmt:
     size = constant(loop.extent)
-    inside = {**ranges, loop.var: range_of(loop.extent)}
+    inside = {**ranges, loop.var: counted(loop.extent)}
     body = tidy(loop.body, inside)
     limit = None if size is None else _limit(body, loop.var, inside)
     if size is not None and limit is not None and limit < size:
@@ -100,7 +100,7 @@ def _limit(stmt: Stmt, var: Var, ranges: Ranges) -> int | None:
             known = [limit for limit in limits if limit is not None]
             return max(known) if len(known) == len(limits) else None
         case For(body=body, extent=extent, var=inner):
-            return _limit(body, var, {**ranges, inner: range_of(extent)})
+            return _limit(body, var, {**ranges, inner: counted(extent)})
         case Block(where=where) if where is not None:
             tests = (_upper(part, var, ranges) for part in conjuncts(where))
             return min((test for test in tests if test is not None), default=None)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.bounds import counted
 from tensorlang.ir.collectives import WARP
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.nodes import (
@@ -89,10 +90,10 @@ class Lanes:
         thread = self.threads.var
         warps = int(self.threads.extent.value) // WARP  # type: ignore[attr-defined]
         zero[thread] = thread // WARP * WARP if warps > 1 else Const(0, i64)
-        form = Linear()
+        form, ranges = Linear(), {thread: counted(self.threads.extent)}
         for atom, factor in linear(self.value(index)).terms:
             new = substitute(atom, zero) if free_vars(atom) & self.moving else atom
-            form = form + linear(simplify(new)).scaled(factor)
+            form = form + linear(simplify(new, ranges)).scaled(factor)
         return form.shifted(linear(self.value(index)).constant).expr()
 
     def _shape(self) -> tuple[int, ...]:

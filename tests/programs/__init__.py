@@ -6,12 +6,12 @@ Tests reach this module through the `programs` fixture and draw inside the test:
     def test_it(programs, data):
         func = data.draw(programs.functions())
 
-Indices are wrapped into their dimension, divisors are literals other than 0 and shifts
-stay below the width, so nothing here faults by itself. `functions(runnable=True)` also
-leaves out what needs a schedule to be right: concurrent loops, `while`, barriers.
+Indices are wrapped into their dimension and no divisor is 0, so nothing here faults by
+itself. `functions(runnable=True)` also leaves out what needs a schedule to be right:
+concurrent loops, `while`, barriers.
 """
 
-from tensorlang_test_programs import fuzzers, fuzzing
+from tensorlang_test_programs import fuzzers, fuzzing, integers
 from tensorlang_test_programs.broken_loops import BROKEN_LOOPS
 from tensorlang_test_programs.broken_moves import BROKEN_MOVES
 from tensorlang_test_programs.broken_shapes import BROKEN_AGAIN, BROKEN_SHAPES
@@ -55,6 +55,7 @@ __all__ = [
     "functions",
     "fuzzers",
     "fuzzing",
+    "integers",
     "nests",
     "outcomes",
     "places",

@@ -10,6 +10,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tensorlang.ir.dtypes import DType, boolean, i64
+from tensorlang.ir.folding import constant_of
 from tensorlang.ir.intrinsics import INTRINSICS
 from tensorlang.ir.nodes import (
     COMPARISONS,
@@ -33,6 +34,7 @@ from tensorlang.ir.nodes import (
     Splat,
     Unary,
     Var,
+    splat,
 )
 
 Draw = Callable[[Any], Any]
@@ -49,7 +51,12 @@ UNARY_CALLS = {
 
 @dataclass(frozen=True)
 class Scope:
-    """What a random program may use at a place."""
+    """What a random program may use at a place.
+
+    A `strict` one leaves out what may differ from machine to machine: the sign of the
+    smaller zero, the bits of a NaN, and halves but as steps between other types. A
+    `scalar` one has no vectors.
+    """
 
     variables: tuple[Var, ...] = ()
     readable: tuple[Buffer, ...] = ()
@@ -57,6 +64,8 @@ class Scope:
     steady: tuple[Var, ...] = ()
     in_block: bool = False
     runnable: bool = False
+    strict: bool = False
+    scalar: bool = False
     numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def name(self, stem: str) -> str:
@@ -100,8 +109,9 @@ def _leaf(draw: Draw, dtype: DType, scope: Scope) -> Expr:
 
 
 def _binary(draw: Draw, dtype: DType, scope: Scope, depth: int) -> Expr:
+    extremes = () if scope.strict else ("min", "max")
     ops = {
-        "float": ("add", "sub", "mul", "div", "min", "max"),
+        "float": ("add", "sub", "mul", "div", *extremes),
         "bool": ("and", "or", "xor"),
     }.get(dtype.kind, ("add", "sub", "mul", "min", "max", "and", "or", "xor"))
     a, b = (draw(expressions(dtype, scope, depth)) for _ in range(2))
@@ -109,12 +119,17 @@ def _binary(draw: Draw, dtype: DType, scope: Scope, depth: int) -> Expr:
 
 
 def _divide(draw: Draw, dtype: DType, scope: Scope, depth: int) -> Expr:
-    """An integer divided or shifted by a literal for which that is defined."""
+    """An integer divided or shifted, most often by a literal, and never by 0."""
     op = draw(st.sampled_from(["floordiv", "floormod", "shl", "shr"]))
+    left = draw(expressions(dtype, scope, depth))
+    by = draw(expressions(dtype, scope, depth))
+    if constant_of(by) is None and draw(st.integers(0, 3)) == 0:
+        one = splat(Const(1, dtype.scalar), dtype.lanes)
+        shifts = op in ("shl", "shr")
+        return Binary(op, left, by if shifts else Binary("or", by, one))
     high = dtype.bits - 1 if op in ("shl", "shr") else 9
-    by = Const(draw(st.integers(op.startswith("floor"), high)), dtype.scalar)
-    right = by if dtype.lanes == 1 else Splat(by, dtype.lanes)
-    return Binary(op, draw(expressions(dtype, scope, depth)), right)
+    number = Const(draw(st.integers(op.startswith("floor"), high)), dtype.scalar)
+    return Binary(op, left, splat(number, dtype.lanes))
 
 
 def _unary(draw: Draw, dtype: DType, scope: Scope, depth: int) -> Expr:
@@ -131,18 +146,28 @@ def _select(draw: Draw, dtype: DType, scope: Scope, depth: int) -> Expr:
 
 
 def _cast(draw: Draw, dtype: DType, scope: Scope, depth: int) -> Expr:
-    source = draw(st.sampled_from(SCALARS)).vector(dtype.lanes)
-    return Cast(dtype, draw(expressions(source, scope, depth)))
+    source = draw(_sources(scope)).vector(dtype.lanes)
+    value = draw(expressions(source, scope, depth))
+    if scope.strict and draw(st.integers(0, 3)) == 0:
+        half = draw(st.sampled_from(FLOATS[:2])).vector(dtype.lanes)
+        value = Cast(half, value)
+    return Cast(dtype, value)
+
+
+def _sources(scope: Scope) -> Any:
+    """The types that others may come from."""
+    return st.sampled_from(SCALARS[2:] if scope.strict else SCALARS)
 
 
 def _bitcast(draw: Draw, dtype: DType, scope: Scope, depth: int) -> Expr:
-    same = [kind for kind in (*FLOATS, *INTEGERS) if kind.bits == dtype.bits]
+    kinds = INTEGERS if scope.strict else (*FLOATS, *INTEGERS)
+    same = [kind for kind in kinds if kind.bits == dtype.bits]
     source = draw(st.sampled_from(same)).vector(dtype.lanes)
     return Bitcast(dtype, draw(expressions(source, scope, depth)))
 
 
 def _compare(draw: Draw, dtype: DType, scope: Scope, depth: int) -> Expr:
-    kind = draw(st.sampled_from(SCALARS)).vector(dtype.lanes)
+    kind = draw(_sources(scope)).vector(dtype.lanes)
     a, b = (draw(expressions(kind, scope, depth)) for _ in range(2))
     return Compare(draw(st.sampled_from(COMPARISONS)), a, b)
 
@@ -242,8 +267,11 @@ def _makers(dtype: DType, scope: Scope) -> tuple[Callable[..., Expr], ...]:
         _ramp: dtype.is_integer and dtype.lanes > 1,
         _splat: dtype.lanes > 1,
         _insert: dtype.lanes > 1,
-        _extract: dtype.lanes == 1,
-        _lane_reduce: dtype.lanes == 1,
+        _extract: dtype.lanes == 1 and not scope.scalar,
+        _lane_reduce: dtype.lanes == 1
+        and not scope.scalar
+        and not (scope.strict and dtype.is_float),
+        _shuffle: not scope.scalar,
     }
     fitting = (make for make, fits in table.items() if fits)
-    return (_binary, _unary, _select, _cast, _shuffle, *fitting)
+    return (_binary, _unary, _select, _cast, *fitting)

@@ -10,6 +10,8 @@ operation needs:
     wrapped   `(i32)((u32)a + (u32)b)`: signed, and it may wrap
     narrowed  `(u8)(a + b)`: C computes in `int`
     call      a function of the prelude, or of the language
+
+What is shown not to wrap stands as it is; so do shifts by less than the width.
 """
 
 from __future__ import annotations
@@ -17,17 +19,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from tensorlang.ir.bounds import Known, Range, ranges_in
 from tensorlang.ir.dtypes import i32, i64
-from tensorlang.ir.intervals import BINARY, Interval, hull, within
-from tensorlang.ir.node_intervals import type_limits
+from tensorlang.ir.intervals import within
+from tensorlang.ir.node_intervals import node_interval
 from tensorlang.ir.nodes import (
     Binary,
     Cast,
     Compare,
     Const,
     Expr,
-    For,
-    Let,
     Load,
     Node,
     Select,
@@ -35,7 +36,7 @@ from tensorlang.ir.nodes import (
     Unary,
     Var,
 )
-from tensorlang.ir.visit import walk
+from tensorlang.ir.visit import children
 
 SYMBOLS: Final = {
     "add": "+",
@@ -63,119 +64,70 @@ LEVELS: Final = _LEVELS | _LEVELS_ | {"*": 13, "/": 13, "%": 13}
 SELECTION: Final = 3
 CAST: Final = 14
 ATOM: Final = 16
-_I32: Final = i32.limits
+_INT: Final = 32  # bits of C's `int`
 _BITS: Final = ("and", "or", "xor", "shr")
 # operations that compilers warn of, or readers stumble at, beside another one
 _CLOSED: Final = (6, 7, 8, 11)
 
 
 class Facts:
-    """What is known of a kernel's integers: their signs, and between what they lie."""
+    """What is known of a kernel's integers, and how they are therefore written."""
 
-    def __init__(self, body: Node, bounds: Mapping[Var, Interval]) -> None:
-        """`bounds` has the sizes, which are never negative."""
-        self.natural = set(bounds)
-        self.intervals: dict[Var, Interval] = dict(bounds)
-        for node in walk(body):
-            if isinstance(node, For):
-                self.natural.add(node.var)
-                self.intervals[node.var] = self._counted(node)
-            if isinstance(node, Let) and node.var.dtype.is_integer:
-                if self.at_least_zero(node.value):
-                    self.natural.add(node.var)
-                self.intervals[node.var] = self.interval(node.value)
+    def __init__(self, body: Node, sizes: Mapping[Var, Range]) -> None:
+        self.known = Known(ranges_in(body, sizes))
 
-    def _counted(self, loop: For) -> Interval:
-        """Between what a loop's variable lies."""
-        _, most = self.interval(loop.extent)
-        return 0, None if most is None else max(most - 1, 0)
-
-    def interval(self, expr: Expr) -> Interval:
-        """Between what an integer lies; what may wrap lies anywhere."""
-        anywhere = type_limits(expr.dtype)
-        match expr:
-            case Const(value=value):
-                return int(value), int(value)
-            case Var():
-                return self.intervals.get(expr, anywhere)
-            case Cast(a=a) if a.dtype.is_integer and within(self.interval(a), _I32):
-                return self.interval(a)
-            case Select(a=a, b=b):
-                return hull(self.interval(a), self.interval(b))
-            case Binary() if expr.dtype == i64:
-                return self._exact(expr)
-            case Binary() if expr.dtype == i32:
-                exact = self._exact(expr)
-                return exact if within(exact, _I32) else anywhere
-        return anywhere
-
-    def _exact(self, expr: Binary) -> Interval:
-        return BINARY[expr.op](self.interval(expr.a), self.interval(expr.b))
-
-    def fits(self, expr: Binary) -> bool:
-        """Whether an operation on i32 is shown not to wrap."""
-        return expr.dtype == i32 and within(self._exact(expr), _I32)
+    def fits(self, expr: Binary | Unary) -> bool:
+        """Whether an operation on integers is shown not to wrap."""
+        parts = [part for part in children(expr) if isinstance(part, Expr)]
+        if expr.dtype == i64 and all(map(self.known.exact, (expr, *parts))):
+            return True
+        exact = node_interval(expr, self.known.interval)
+        return within(exact, expr.dtype.limits)
 
     def at_least_zero(self, expr: Expr) -> bool:
         """Whether an integer is shown not to be negative."""
-        match expr:
-            case Const(value=value):
-                return value >= 0
-            case Var():
-                return expr in self.natural
-            case Binary(op="add" | "mul" | "floordiv" | "min" | "shr", a=a, b=b):
-                return self.at_least_zero(a) and self.at_least_zero(b)
-            case Binary(op="floormod", b=b):
-                return self.at_least_zero(b)
-            case Binary(op="max" | "and", a=a, b=b):
-                return self.at_least_zero(a) or self.at_least_zero(b)
-            case Select(a=a, b=b):
-                return self.at_least_zero(a) and self.at_least_zero(b)
-            case Cast(a=a) if a.dtype.is_integer and a.dtype.bits < expr.dtype.bits:
-                return self.at_least_zero(a)
-        return expr.dtype.kind == "uint"
+        low = self.known.interval(expr)[0]
+        return low is not None and low >= 0
+
+    def shifts(self, expr: Binary) -> bool:
+        """Whether a shift is shown to be by less than the width."""
+        return within(self.known.interval(expr.b), (0, expr.dtype.bits - 1))
 
     def form(self, expr: Binary) -> str:
         """The way of writing an operation."""
         dtype, op = expr.dtype, expr.op
-        if op in ("min", "max"):
+        if op in ("min", "max") or (op in ("shl", "shr") and not self.shifts(expr)):
             return "call"
-        if dtype.lanes > 1:
-            return self._vector_form(expr)
         if op in ("floordiv", "floormod"):
-            return self._division(expr)
-        if dtype.is_float or dtype.is_bool or op in _BITS:
+            return (
+                self._vector_division(expr) if dtype.lanes > 1 else self._division(expr)
+            )
+        if not dtype.is_integer or op in _BITS:
             return "infix"
-        if dtype.bits < 32:
-            return "narrowed"
-        if self.fits(expr):
+        if dtype.bits < _INT and dtype.lanes == 1:  # of what C computes in `int`
+            risky = {"mul": dtype.name == "u16", "shl": dtype.kind == "int"}
+            return "wrapped" if risky.get(op, False) else "narrowed"
+        if dtype.kind == "uint":
             return "infix"
-        return "wrapped" if dtype.name == "i32" or op == "shl" else "infix"
+        plain = op != "shl" or (dtype == i32 and self.at_least_zero(expr.a))
+        return "infix" if plain and self.fits(expr) else "wrapped"
 
-    def _vector_form(self, expr: Binary) -> str:
-        """That of lanes, which are not promoted, and have no division of floors."""
-        if expr.op in ("floordiv", "floormod"):
-            by = expr.b.value if isinstance(expr.b, Splat) else expr.b
-            divisor = int(by.value) if isinstance(by, Const) else 0
-            if divisor <= 0 or divisor & (divisor - 1):
-                return "call"
-            return "shift" if expr.op == "floordiv" else "mask"
-        if expr.dtype.kind != "int" or expr.op in _BITS or expr.dtype.bits == 64:
-            return "infix"
-        return "wrapped"
+    def _vector_division(self, expr: Binary) -> str:
+        """That of lanes: C has no division of floors for them."""
+        by = expr.b.value if isinstance(expr.b, Splat) else expr.b
+        divisor = int(by.value) if isinstance(by, Const) else 0
+        if divisor <= 0 or divisor & (divisor - 1):
+            return "call"
+        return "shift" if expr.op == "floordiv" else "mask"
 
     def _division(self, expr: Binary) -> str:
-        divisor = expr.b.value if isinstance(expr.b, Const) else 0
-        least, _ = self.interval(expr.b)
-        if least is None or least <= 0:
-            return "call"
-        if expr.dtype.kind == "uint" or self.at_least_zero(expr.a):
-            return "infix"
-        if divisor <= 0:
-            return "call"
-        if int(divisor) & (int(divisor) - 1) == 0:
+        divisor = int(expr.b.value) if isinstance(expr.b, Const) else 0
+        shifts = divisor > 0 and divisor & (divisor - 1) == 0
+        positive = (self.known.interval(expr.b)[0] or 0) > 0
+        natural = positive and self.at_least_zero(expr.a)
+        if shifts and not (natural and expr.dtype == i32):  # C knows no sign of a size
             return "shift" if expr.op == "floordiv" else "mask"
-        return "call"
+        return "infix" if natural else "call"
 
     def level(self, expr: Expr) -> int:
         """How tightly the written expression binds."""
@@ -206,11 +158,15 @@ class Facts:
 
     def bare(self, expr: Expr, around: int, *, right: bool = False) -> bool:
         """Whether an operand needs no parentheses inside of an operator's level."""
-        own = self.level(expr)
-        if own == around and not right:
-            return True
-        mixed = own in _CLOSED or around in _CLOSED
-        return own > around and (not mixed or own >= CAST)
+        return binds(self.level(expr), around, right=right)
+
+
+def binds(own: int, around: int, *, right: bool = False) -> bool:
+    """Whether what has a level of its own stands bare inside of another level."""
+    if own == around and not right:
+        return True
+    mixed = own in _CLOSED or around in _CLOSED
+    return own > around and (not mixed or own >= CAST)
 
 
 def unpromoted(index: Expr) -> Expr:

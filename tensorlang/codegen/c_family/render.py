@@ -19,14 +19,19 @@ from tensorlang.codegen.c_family.literals import literal
 from tensorlang.codegen.c_family.selects import tidy_selects
 from tensorlang.codegen.copies import copied_from
 from tensorlang.codegen.hopper import printing as hopper
-from tensorlang.codegen.simt.host import Launch, is_private, launches
-from tensorlang.codegen.simt.indices import size_bounds
+from tensorlang.codegen.simt.host import (
+    Launch,
+    around_launches,
+    is_private,
+    launches,
+)
+from tensorlang.codegen.simt.indices import MOST_BYTES
 from tensorlang.codegen.simt.many import many
 from tensorlang.codegen.simt.nonempty import where_running
 from tensorlang.errors import CodegenError
+from tensorlang.ir.bounds import ranges_in
 from tensorlang.ir.collectives import is_collective
 from tensorlang.ir.dtypes import DType, u32
-from tensorlang.ir.intervals import Interval
 from tensorlang.ir.natives import COPY_SYNCS
 from tensorlang.ir.nodes import (
     Barrier,
@@ -38,10 +43,12 @@ from tensorlang.ir.nodes import (
     Function,
     Node,
     Param,
+    Ramp,
     Seq,
-    Var,
+    Unary,
 )
-from tensorlang.ir.simplify import sizes
+from tensorlang.ir.rules import Simplifier
+from tensorlang.ir.sizes import size_ranges
 from tensorlang.ir.visit import free_vars, reads, walk, writes
 from tensorlang.targets import Target
 
@@ -127,8 +134,8 @@ class Printer:
 
     def __init__(self, function: Function, target: Target) -> None:
         self.function = function
-        unknown = dict.fromkeys(sizes(function), (0, None))
-        self.bounds: Mapping[Var, Interval] = unknown | size_bounds(function)
+        self.sizes = size_ranges(function, MOST_BYTES)
+        self.host = around_launches(function.body)
         self.types: set[str] = set()
         self.needed: dict[str, tuple[str, tuple[str, ...]]] = {}
         self.facts = forms.Facts(Seq(()), {})
@@ -143,7 +150,9 @@ class Printer:
             "typed": self.typed,
             "literal": literal,
             "paren": self.paren,
+            "binds": forms.binds,
             "form": self.form,
+            "fits": self.fits,
             "symbols": forms.SYMBOLS,
             "levels": forms.LEVELS,
             "is_private": is_private,
@@ -159,7 +168,7 @@ class Printer:
             "tile": self.tile,
             "unpromoted": forms.unpromoted,
             "is_wide": self.is_wide,
-            "tile_index": vectors.tile_index,
+            "tile_index": self.tile_index,
             "is_collective": is_collective,
             "copied_from": copied_from,
             "copy_syncs": COPY_SYNCS,
@@ -179,8 +188,8 @@ class Printer:
 
     def kernel(self, launch: Launch) -> str:
         """The text of one launch's kernel."""
-        bounds = where_running(launch.grid, self.bounds)
-        self.facts = forms.Facts(launch.nest, bounds)
+        sizes = where_running(launch.grid, self.sizes)
+        self.facts = forms.Facts(launch.nest, ranges_in(self.host, sizes))
         self.launch = launch
         self.tiles = vectors.tiles(launch) if self.has_vectors else {}
         self.wide = vectors.wide(launch)
@@ -242,6 +251,14 @@ class Printer:
     def form(self, expr: Binary) -> str:
         """How an operation is written; see `forms`."""
         return self.facts.form(expr)
+
+    def fits(self, expr: Binary | Unary) -> bool:
+        """Whether an operation is shown not to wrap."""
+        return self.facts.fits(expr)
+
+    def tile_index(self, index: Ramp) -> Expr:
+        """The number of a vector in its tile."""
+        return Simplifier(self.facts.known).visit(index.base // index.lanes)
 
     def is_wrapping(self, expr: Expr) -> bool:
         """Whether an operation is on signed numbers that may wrap."""

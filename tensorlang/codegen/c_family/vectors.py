@@ -22,7 +22,6 @@ from tensorlang.ir.nodes import (
     Store,
     as_expr,
 )
-from tensorlang.ir.simplify import simplify
 from tensorlang.ir.visit import allocations, walk
 
 _WHOLE: Final = 32  # bits: narrower numbers are promoted beside a vector
@@ -125,8 +124,3 @@ def _whole_lanes(access: Load | Store) -> int:
 def _divides(buffer: Buffer, lanes: int) -> bool:
     (extent,) = buffer.shape
     return isinstance(extent, Const) and int(extent.value) % lanes == 0
-
-
-def tile_index(index: Ramp) -> Expr:
-    """The number of the vector in its tile."""
-    return simplify(index.base // index.lanes)

@@ -1,7 +1,8 @@
 """Operations on values: tables of LLVM's opcodes, and where ours mean something else.
 
 f16 and bf16 compute in `float`, rounding after every operation. Integer division
-rounds down and has no undefined case: a zero divisor counts as one.
+rounds down and has no undefined case: a zero divisor counts as one. Shifts have none
+either.
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ _INTEGER: Final = {
     "and": "and",
     "or": "or",
     "xor": "xor",
-    "shl": "shl",
 }
 _ORDER: Final = ("eq", "ne", "lt", "le", "gt", "ge")
 _PREDICATES: Final = {
@@ -97,11 +97,34 @@ def binary(  # noqa: PLR0917 - the operands of one operation
         return builder.call(function, kind, (kind, a), (kind, b))
     if op in ("floordiv", "floormod"):
         return _divide(builder, op, dtype, a, b, right)
-    if op == "shr":
-        opcode = "ashr" if dtype.kind == "int" else "lshr"
-    else:
-        opcode = (_FLOAT if dtype.is_float else _INTEGER)[op]
-    return simple(builder, opcode, dtype, a, b)
+    if op in ("shl", "shr"):
+        return _shift(builder, op, dtype, a, b, right)
+    return simple(builder, (_FLOAT if dtype.is_float else _INTEGER)[op], dtype, a, b)
+
+
+def _shift(  # noqa: PLR0917 - the operands of one operation
+    builder: Builder, op: str, dtype: DType, a: str, b: str, right: Expr
+) -> str:
+    """A shift; by the width or more, it leaves nothing but copies of the sign."""
+    kind, by = llvm_type(dtype), _known(right)
+    arithmetic = op == "shr" and dtype.kind == "int"
+    inside = by is not None and 0 <= by < dtype.bits
+    if arithmetic and not inside:
+        most = constant(dtype, dtype.bits - 1)
+        b = builder.call(f"llvm.umin.{mangled(dtype)}", kind, (kind, b), (kind, most))
+    opcode = "ashr" if arithmetic else {"shl": "shl", "shr": "lshr"}[op]
+    shifted = simple(builder, opcode, dtype, a, b)
+    if arithmetic or inside:
+        return shifted
+    bits = DType(f"u{dtype.bits}", dtype.lanes)
+    few = compare(builder, "lt", bits, b, constant(bits, dtype.bits))
+    return choose(builder, dtype, few, shifted, constant(dtype, 0))
+
+
+def choose(builder: Builder, dtype: DType, cond: str, yes: str, no: str) -> str:
+    """`yes` in the lanes where `cond` holds, else `no`."""
+    kinds = llvm_type(DType("bool", dtype.lanes)), llvm_type(dtype)
+    return builder.emit(ins.Select(builder.name(), kinds[0], cond, kinds[1], yes, no))
 
 
 def _known(right: Expr) -> int | None:
@@ -113,7 +136,7 @@ def _divide(  # noqa: PLR0917 - the operands of one division
     builder: Builder, op: str, dtype: DType, a: str, b: str, right: Expr
 ) -> str:
     """Division that rounds down: by shifts where the divisor is a power of two."""
-    divisor = _known(right)
+    divisor = _known(right) or None  # that of 0 counts as one, too
     signed = dtype.kind == "int"
     if divisor is not None and divisor > 0 and divisor & (divisor - 1) == 0:
         if op == "floormod":
@@ -133,24 +156,18 @@ def _divide(  # noqa: PLR0917 - the operands of one division
 
 def _safe_divisor(builder: Builder, dtype: DType, b: str) -> str:
     zero = compare(builder, "eq", dtype, b, constant(dtype, 0))
-    kinds = llvm_type(DType("bool", dtype.lanes)), llvm_type(dtype)
-    one = constant(dtype, 1)
-    return builder.emit(ins.Select(builder.name(), kinds[0], zero, kinds[1], one, b))
+    return choose(builder, dtype, zero, constant(dtype, 1), b)
 
 
 def _signed_divide(  # noqa: PLR0917 - the operands of one division
     builder: Builder, op: str, dtype: DType, a: str, b: str, divisor: int | None
 ) -> str:
-    kind, flag = llvm_type(dtype), llvm_type(DType("bool", dtype.lanes))
+    flag = llvm_type(DType("bool", dtype.lanes))
     zero = constant(dtype, 0)
-
-    def choose(cond: str, yes: str, no: str) -> str:
-        return builder.emit(ins.Select(builder.name(), flag, cond, kind, yes, no))
-
     safe, minus = b, ""
     if divisor is None:  # the smallest number over -1 overflows in hardware
         minus = compare(builder, "eq", dtype, b, constant(dtype, -1))
-        safe = choose(minus, constant(dtype, 1), b)
+        safe = choose(builder, dtype, minus, constant(dtype, 1), b)
     rest = simple(builder, "srem", dtype, a, safe)
     nonzero = compare(builder, "ne", dtype, rest, zero)
     signs = simple(builder, "xor", dtype, rest, safe)
@@ -158,14 +175,15 @@ def _signed_divide(  # noqa: PLR0917 - the operands of one division
     fix = builder.emit(ins.Binary(builder.name(), "and", flag, nonzero, opposite))
     if op == "floormod":
         moved = simple(builder, "add", dtype, rest, safe)
-        result = choose(fix, moved, rest)
-        return choose(minus, zero, result) if minus else result
+        result = choose(builder, dtype, fix, moved, rest)
+        return choose(builder, dtype, minus, zero, result) if minus else result
     quotient = simple(builder, "sdiv", dtype, a, safe)
     lower = simple(builder, "sub", dtype, quotient, constant(dtype, 1))
-    result = choose(fix, lower, quotient)
+    result = choose(builder, dtype, fix, lower, quotient)
     if not minus:
         return result
-    return choose(minus, simple(builder, "sub", dtype, zero, a), result)
+    negated = simple(builder, "sub", dtype, zero, a)
+    return choose(builder, dtype, minus, negated, result)
 
 
 def compare(builder: Builder, op: str, dtype: DType, a: str, b: str) -> str:

@@ -9,6 +9,7 @@ from tensorlang.codegen.llvm import instructions as ins
 from tensorlang.codegen.llvm.builder import Builder
 from tensorlang.codegen.llvm.types import literal, llvm_type, vector_literal
 from tensorlang.errors import CodegenError
+from tensorlang.ir.dtypes import DType
 from tensorlang.ir.nodes import (
     Binary,
     Bitcast,
@@ -145,8 +146,18 @@ def splat(builder: Builder, text: str, scalar: Expr, lanes: int) -> str:
 @_compute.register
 def _shuffle(expr: Shuffle, builder: Builder) -> str:
     """LLVM shuffles two vectors of one type: more are joined pairwise first."""
-    parts = [(value(v, builder), v.dtype) for v in expr.vectors]
-    return memory.shuffle(builder, parts, expr.lanes_taken)
+    parts: list[tuple[str, DType]] = []
+    places: list[int] = []
+    start = 0
+    for vector in expr.vectors:
+        text, kind = value(vector, builder), vector.dtype
+        places += range(start, start + kind.lanes)
+        if kind.lanes == 1:  # a number is no vector of LLVM's
+            text, kind = splat(builder, text, vector, 2), kind.vector(2)
+        parts.append((text, kind))
+        start += kind.lanes
+    taken = tuple(places[lane] for lane in expr.lanes_taken)
+    return memory.shuffle(builder, parts, taken)
 
 
 @_compute.register

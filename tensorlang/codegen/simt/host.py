@@ -52,8 +52,9 @@ from tensorlang.ir.nodes import (
     Stmt,
     Var,
     as_expr,
+    seq,
 )
-from tensorlang.ir.visit import allocations, children, free_vars, walk
+from tensorlang.ir.visit import allocations, children, free_vars, rebuild, walk
 
 Data: TypeAlias = Any
 STATIC_SHARED: Final = 48 << 10  # bytes that a kernel may have of its own
@@ -307,6 +308,17 @@ def _nests(stmt: Stmt) -> Iterator[For]:
     for child in children(stmt):
         if isinstance(child, Stmt):
             yield from _nests(child)
+
+
+def around_launches(stmt: Stmt) -> Stmt:
+    """The statements of a host program but its launches."""
+    if is_launch(stmt):
+        return Seq(())
+    if isinstance(stmt, Seq):
+        return seq(*map(around_launches, stmt.stmts))
+    return rebuild(
+        stmt, lambda child: around_launches(child) if isinstance(child, Stmt) else child
+    )
 
 
 def host_program(function: Function) -> dict[str, Data]:

@@ -15,14 +15,14 @@ elements has nothing to be indexed. What may be larger than 2^31 stays i64.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import singledispatchmethod
 from typing import Any, Final
 
 from tensorlang.codegen.simt.launches import is_launch
 from tensorlang.ir.dtypes import i32, i64
-from tensorlang.ir.intervals import BINARY, UNKNOWN, Interval, hull, meet, within
+from tensorlang.ir.intervals import BINARY, Interval, hull, meet, within, wrapped
 from tensorlang.ir.nodes import (
     Binary,
     Buffer,
@@ -40,10 +40,12 @@ from tensorlang.ir.nodes import (
     Var,
     seq,
 )
+from tensorlang.ir.sizes import size_ranges
 from tensorlang.ir.visit import rebuild
 
 MOST_BYTES: Final = 1 << 40  # of an array
 _FITS: Final[Interval] = i32.limits
+_ANY: Final[Interval] = i64.limits
 _LARGEST: Final = (1 << 31) - 1
 _BLOCKS: Final[Interval] = (0, i32.limits[1])
 _DIVISIONS: Final = ("floordiv", "floormod")
@@ -66,28 +68,8 @@ def narrow_indices(function: Function) -> Function:
 
 def size_bounds(function: Function) -> dict[Var, Interval]:
     """How large each size can be, by the arrays that have it as a dimension."""
-    found: dict[Var, Interval] = {}
-    for buffer in function.buffers:
-        times, sizes = buffer.dtype.bytes, set[Var]()
-        for factor in (f for extent in buffer.shape for f in _factors(extent)):
-            if isinstance(factor, Const):
-                times *= int(factor.value)
-            elif isinstance(factor, Var):
-                sizes.add(factor)
-            else:
-                times = 0
-        for size in sizes if times > 0 else ():
-            found[size] = meet(found.get(size, UNKNOWN), (0, MOST_BYTES // times))
-    return found
-
-
-def _factors(extent: Expr) -> Iterator[Expr]:
-    """What a dimension is the product of."""
-    if isinstance(extent, Binary) and extent.op == "mul":
-        yield from _factors(extent.a)
-        yield from _factors(extent.b)
-    else:
-        yield extent
+    found = size_ranges(function, MOST_BYTES)
+    return {size: (low, high.most) for size, (low, high) in found.items()}
 
 
 class _Indices:
@@ -132,6 +114,7 @@ class _Indices:
             return rebuild(node, self.visit)
         made, self.intervals[node.var] = self.look(node.value)
         if made is None:
+            self.narrow.pop(node.var, None)
             return replace(node, value=self.visit(node.value))
         return Let(self.named(node.var), made)
 
@@ -146,6 +129,7 @@ class _Indices:
             self.intervals[node.var] = meet((0, last), _BLOCKS)
             made = node.extent.cast(i32) if made is None else made
         if made is None:
+            self.narrow.pop(node.var, None)
             extent = self.visit(node.extent)
             return replace(node, extent=extent, body=self.visit(node.body))
         var = self.named(node.var)
@@ -163,7 +147,7 @@ class _Indices:
     def look(self, expr: Expr) -> Narrow:
         """An i64 in 32 bits, if it fits, and its interval."""
         del expr
-        return None, UNKNOWN
+        return None, _ANY
 
     @look.register
     def _const(self, expr: Const) -> Narrow:
@@ -172,14 +156,14 @@ class _Indices:
 
     @look.register
     def _var(self, expr: Var) -> Narrow:
-        return self.narrow.get(expr), self.intervals.get(expr, UNKNOWN)
+        return self.narrow.get(expr), self.intervals.get(expr, _ANY)
 
     @look.register
     def _binary(self, expr: Binary) -> Narrow:
         (a, of_a), (b, of_b) = self.look(expr.a), self.look(expr.b)
         if expr.op in _DIVISIONS and of_b[0] == 0:
             of_b = meet(of_b, (1, None))  # a zero divisor is a fault
-        interval = BINARY[expr.op](of_a, of_b)
+        interval = wrapped(BINARY[expr.op](of_a, of_b), _ANY)
         if expr.op == "min" and within(interval, _FITS):
             a = self.capped(expr.a) if a is None else a
             b = self.capped(expr.b) if b is None else b
@@ -210,5 +194,5 @@ class _Indices:
     def _converted(self, expr: Cast) -> Narrow:
         source = expr.a.dtype
         if not source.is_integer or source.bits > 32 or source.name == "u32":
-            return None, UNKNOWN
+            return None, _ANY
         return self.visit(expr.a).cast(i32), source.limits

@@ -9,6 +9,7 @@ from typing import Any
 from tensorlang.codegen.blocks import conjunction
 from tensorlang.codegen.folding import fold_node
 from tensorlang.codegen.multiples import CHANGES, Multiples, multiple
+from tensorlang.ir.bounds import Known
 from tensorlang.ir.nodes import (
     Binary,
     Buffer,
@@ -20,7 +21,7 @@ from tensorlang.ir.nodes import (
     Var,
     as_expr,
 )
-from tensorlang.ir.simplify import simplify
+from tensorlang.ir.rules import Simplifier
 from tensorlang.ir.visit import free_vars, rebuild, substitute
 
 
@@ -31,13 +32,15 @@ class LanesOfLoop:
         lane: The loop's variable: a lane's number.
         count: How many lanes there are.
         multiples: Numbers that sizes are known to be multiples of.
+        simple: Expressions, simplified by what is known of the program's integers.
         varying: The variables that differ between lanes.
     """
 
-    def __init__(self, loop: For, multiples: Multiples) -> None:
+    def __init__(self, loop: For, multiples: Multiples, known: Known) -> None:
         self.lane = loop.var
         self.count = int(loop.extent.value) if isinstance(loop.extent, Const) else 0
         self.multiples = multiples
+        self.simple = Simplifier(known).visit
         self.varying: set[Var] = {loop.var}
 
     def varies(self, node: Node) -> bool:
@@ -55,17 +58,17 @@ class LanesOfLoop:
                 return node
             return fold_node(rebuild(node, visit))
 
-        return simplify(visit(expr))
+        return self.simple(visit(expr))
 
     def neighbours(self, index: Expr) -> list[bool]:
         """Whether each lane but the first is one place further than that before it."""
         every = [self.at(index, lane) for lane in range(self.count)]
-        return [simplify(b - a) == as_expr(1) for a, b in pairwise(every)]
+        return [self.simple(b - a) == as_expr(1) for a, b in pairwise(every)]
 
     def rises(self, index: Expr) -> bool:
         """Whether an index never falls from lane to lane."""
         every = [self.at(index, lane) for lane in range(self.count)]
-        steps = [simplify(b - a) for a, b in pairwise(every)]
+        steps = [self.simple(b - a) for a, b in pairwise(every)]
         return all(isinstance(step, Const) and step.value >= 0 for step in steps)
 
     def is_same(self, cond: Expr) -> bool:

@@ -16,9 +16,10 @@ accesses are wide if all of them meet it. One outside that says `n % 4 == 0` cou
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 from tensorlang.codegen.blocks import conjunction
@@ -27,6 +28,7 @@ from tensorlang.codegen.names import Names
 from tensorlang.codegen.simt.ragged import Lanes, one_body
 from tensorlang.codegen.simt.wide_accesses import WideAccesses, is_own
 from tensorlang.codegen.vectorize import rename
+from tensorlang.ir.bounds import Known, ranges_in
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.nodes import (
     Alloc,
@@ -48,6 +50,7 @@ from tensorlang.ir.nodes import (
     as_expr,
     seq,
 )
+from tensorlang.ir.sizes import size_ranges
 from tensorlang.ir.visit import allocations, free_vars, reads, rebuild, substitute, walk
 from tensorlang.ir.visit import writes as written_by
 
@@ -58,32 +61,30 @@ _MOST_LANES: Final = 64
 def in_lockstep(function: Function, names: Names, access_bytes: int) -> Function:
     """The function without vectorized loops; accesses have up to so many bytes."""
     sizes = frozenset(var for var in function.scalars if var.dtype == i64)
+    ranges = ranges_in(function.body, size_ranges(function))
+    lockstep = partial(
+        _Lockstep, known=Known(ranges), access_bytes=access_bytes, sizes=sizes
+    )
 
-    def visit(node: Any, known: Multiples) -> Any:
+    def visit(node: Any, multiples: Multiples) -> Any:
         match node:
             case For(kind="vectorized"):
-                whole = replace(node, body=visit(node.body, known))
-                return _lanes(whole, names, access_bytes, known, sizes)
+                whole = replace(node, body=visit(node.body, multiples))
+                return _lanes(whole, names, partial(lockstep, whole, multiples))
             case If(cond, then, orelse):
-                inside = {**known, **multiples_where(cond)}
-                other = orelse if orelse is None else visit(orelse, known)
+                inside = {**multiples, **multiples_where(cond)}
+                other = orelse if orelse is None else visit(orelse, multiples)
                 return If(cond, visit(then, inside), other)
             case Seq():
-                return seq(*(visit(stmt, known) for stmt in node.stmts))
+                return seq(*(visit(stmt, multiples) for stmt in node.stmts))
             case Stmt():
-                return rebuild(node, lambda child: visit(child, known))
+                return rebuild(node, lambda child: visit(child, multiples))
         return node
 
     return replace(function, body=visit(function.body, {}))
 
 
-def _lanes(
-    loop: For,
-    names: Names,
-    access_bytes: int,
-    known: Multiples,
-    sizes: frozenset[Var],
-) -> Stmt:
+def _lanes(loop: For, names: Names, lockstep: Callable[..., _Lockstep]) -> Stmt:
     """One vectorized loop; a plain one where its lanes have memory of their own."""
     if not isinstance(loop.extent, Const) or int(loop.extent.value) > _MOST_LANES:
         return replace(loop, kind="serial")
@@ -91,7 +92,7 @@ def _lanes(
         return replace(loop, kind="unrolled")
     kept: frozenset[Var] = frozenset()
     while True:
-        made = _Lockstep(deepcopy(names), loop, access_bytes, known, sizes, kept=kept)
+        made = lockstep(names=deepcopy(names), kept=kept)
         body = made.whole(loop.body)
         if made.missed <= kept:
             names.__dict__.update(made.names.__dict__)
@@ -120,15 +121,14 @@ class _Lockstep(WideAccesses):
 
     def __init__(
         self,
-        names: Names,
         loop: For,
-        access_bytes: int,
-        known: Multiples,
-        sizes: frozenset[Var],
+        multiples: Multiples,
         *,
+        names: Names,
         kept: frozenset[Var],
+        **around: Any,
     ) -> None:
-        super().__init__(loop, known, access_bytes, sizes)
+        super().__init__(loop, multiples, **around)
         self.names = names
         self.kept = kept
         self.missed: set[Var] = set()

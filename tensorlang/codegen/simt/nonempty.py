@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from tensorlang.ir.intervals import Interval, meet
+from tensorlang.ir.bounds import Range
 from tensorlang.ir.nodes import Binary, Cast, Const, Expr, Var
 
 
 def where_running(
-    grid: Iterable[Expr], bounds: Mapping[Var, Interval]
-) -> dict[Var, Interval]:
+    grid: Iterable[Expr], bounds: Mapping[Var, Range]
+) -> dict[Var, Range]:
     """Between what sizes lie in a launch.
 
     Args:
@@ -26,7 +26,9 @@ def where_running(
     for extent in grid:
         for var, least in _at_least(extent, 1):
             if var in found:
-                found[var] = meet(found[var], (least, None))
+                low, high = found[var]
+                assert isinstance(low, int)
+                found[var] = max(low, least), high
     return found
 
 
@@ -45,7 +47,7 @@ def _at_least(extent: Expr, least: int) -> Iterator[tuple[Var, int]]:
             yield from _at_least(b, least)
         case Binary(op="floordiv", a=a, b=Const(value=by)) if by > 0:
             yield from _at_least(a, least * int(by))
-        case Binary(op="shr", a=a, b=Const(value=bits)):
+        case Binary(op="shr", a=a, b=Const(value=bits)) if bits >= 0:
             yield from _at_least(a, least << int(bits))
         case Binary(op="add", a=a, b=Const(value=more)) if least > more:
             yield from _at_least(a, least - int(more))

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tensorlang.codegen.blocks import conjuncts
-from tensorlang.ir.bounds import bounds
+from tensorlang.ir.bounds import bounds, counted
 from tensorlang.ir.nodes import (
     AtomicUpdate,
     Buffer,
@@ -31,7 +31,6 @@ from tensorlang.ir.nodes import (
     Store,
     Var,
 )
-from tensorlang.ir.simplify import simplify
 from tensorlang.ir.visit import children, free_vars, reads, writes
 from tensorlang.scheduling.linear import Linear, linear
 
@@ -142,6 +141,6 @@ def _terms(form: Linear, threads: Mapping[Var, For]) -> Iterator[tuple[Expr, int
 
 def _span(rest: Expr, around: tuple[For, ...]) -> tuple[int, int] | None:
     """Between what a rest lies, where that is known."""
-    ranges = {loop.var: (0, simplify(loop.extent - 1)) for loop in around}
+    ranges = {loop.var: counted(loop.extent) for loop in around}
     low, high = bounds(rest, ranges)
     return None if low is None or high is None else (low, high)

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from tensorlang.codegen.simt.digits import rejoined
-from tensorlang.ir.bounds import Range, bounds
+from tensorlang.ir.bounds import Range, bounds, counted
 from tensorlang.ir.nodes import (
     AtomicUpdate,
     Buffer,
@@ -95,7 +95,7 @@ def _rest(index: Expr, steps: Mapping[For, int]) -> Expr:
 
 
 def _ranges(around: tuple[For, ...]) -> dict[Var, Range]:
-    return {loop.var: (0, simplify(loop.extent - 1)) for loop in around}
+    return {loop.var: counted(loop.extent) for loop in around}
 
 
 def _places(

@@ -9,6 +9,7 @@ from typing import Final
 from tensorlang.codegen.copies import ASYNC, is_zero
 from tensorlang.codegen.multiples import Multiples, multiple
 from tensorlang.codegen.simt.lanes_of_loop import LanesOfLoop
+from tensorlang.ir.bounds import Known
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.nodes import (
     Buffer,
@@ -38,9 +39,15 @@ class WideAccesses(LanesOfLoop):
     """
 
     def __init__(
-        self, loop: For, multiples: Multiples, access_bytes: int, sizes: frozenset[Var]
+        self,
+        loop: For,
+        multiples: Multiples,
+        known: Known,
+        *,
+        access_bytes: int,
+        sizes: frozenset[Var],
     ) -> None:
-        super().__init__(loop, multiples)
+        super().__init__(loop, multiples, known)
         self.access_bytes = access_bytes
         self.sizes = sizes
         self.even: set[tuple[Var, int]] | None = None

@@ -85,23 +85,17 @@ def _(node: Binary, machine: Machine, lanes: Lanes) -> Array:
         if fma is not None:
             return evaluate(fma, machine, lanes)
     a, b = evaluate(node.a, machine, lanes), evaluate(node.b, machine, lanes)
-    if node.op in _FAULTS:
-        _refuse(node, b, lanes)
+    if node.op in ("floordiv", "floormod"):
+        _refuse_zero(node, b, lanes)
     return semantics.binary(node.op, node.dtype, *_matched(a, b))
 
 
-_FAULTS = ("floordiv", "floormod", "shl", "shr")
-
-
-def _refuse(node: Binary, b: Array, lanes: Lanes) -> None:
-    """Find the operands on which an integer operation has no value."""
-    bits = node.dtype.bits
-    shift = node.op in ("shl", "shr")
-    bad = (b < 0) | (b >= bits) if shift else b == 0
+def _refuse_zero(node: Binary, b: Array, lanes: Lanes) -> None:
+    """Find the lanes in which a divisor is 0."""
+    bad = b == 0
     if bad.any():
         at = tuple(np.argwhere(bad)[0])
-        what = f"shift of {node.dtype} by {b[at]}" if shift else "division by zero"
-        raise fault(lanes, int(at[0]), f"{what} in {node!r}")
+        raise fault(lanes, int(at[0]), f"division by zero in {node!r}")
 
 
 @evaluate.register

@@ -63,8 +63,8 @@ OPERATIONS = {
     "xor": lambda a, b, _: a ^ b,
     "floordiv": lambda a, b, _: a // b if b else None,
     "floormod": lambda a, b, _: a % b if b else None,
-    "shl": lambda a, b, bits: a << b if 0 <= b < bits else None,
-    "shr": lambda a, b, bits: a >> b if 0 <= b < bits else None,
+    "shl": lambda a, b, bits: a << b if 0 <= b < bits else 0,
+    "shr": lambda a, b, bits: a >> (b if 0 <= b < bits else bits - 1 + (a >= 0)),
 }
 
 
@@ -94,7 +94,7 @@ def integer_programs(draw):
 def test_integer_programs_agree_with_python(program):
     lets, expected = program
     if expected is None:
-        with pytest.raises(InterpreterError, match=r"division by zero|shift of"):
+        with pytest.raises(InterpreterError, match="division by zero"):
             value_of(lets[-1].var, lets)
     else:
         assert int(value_of(lets[-1].var, lets)) == expected

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tensorlang.ir.dtypes import i64
+from tensorlang.ir.known import Known
 from tensorlang.ir.lanewise import as_ramp
 from tensorlang.ir.nodes import Const, Expr, Ramp, Splat, Var, as_expr
 
@@ -34,7 +35,9 @@ def every(value: Expr | int, lanes: int) -> Splat:
 )
 def test_lanes_that_climb_evenly(vector: Expr, expected: tuple[Expr, int]) -> None:
     base, stride = expected
-    assert as_ramp(vector) == Ramp(base, as_expr(stride), vector.dtype.lanes)
+    assert as_ramp(vector, Known({N: (0, 1 << 40)})) == Ramp(
+        base, as_expr(stride), vector.dtype.lanes
+    )
 
 
 @pytest.mark.parametrize(
@@ -42,4 +45,9 @@ def test_lanes_that_climb_evenly(vector: Expr, expected: tuple[Expr, int]) -> No
     [line(8) // every(2, 8), line(8) * line(8), (line(8) + every(N, 8)) % every(3, 8)],
 )
 def test_others_stay(vector: Expr) -> None:
-    assert as_ramp(vector) is vector
+    assert as_ramp(vector, Known()) is vector
+
+
+def test_what_may_wrap_stays() -> None:
+    vector = (every(N * 4, 8) + line(8) // every(2, 8)) // every(4, 8)
+    assert as_ramp(vector, Known()) is vector
