@@ -33,7 +33,7 @@ class Call:
         around: All values that are visible to the node, by name.
 
     Raises:
-        GraphError: an input has no value, or an attribute is set twice.
+        GraphError: an input has no value.
     """
 
     def __init__(self, program: Program, node: Any, around: Mapping[str, Any]) -> None:
@@ -42,8 +42,6 @@ class Call:
         self.names, self.outputs = tuple(node.input), tuple(node.output)
         self.inputs = [found(around, name) for name in self.names]
         self.given = {each.name: each for each in node.attribute}
-        if len(self.given) < len(node.attribute):
-            raise GraphError(f"an attribute is set twice, of {', '.join(self.given)}")
 
     def known(self, value: Any, what: str) -> Any:
         """A value that has to be constant, such as a shape.

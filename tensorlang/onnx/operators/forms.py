@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from tensorlang.onnx.reading import reads
 from tensorlang.onnx.writer import Writer, typed, writes
 from tensorlang.ops import math, nn
 
-_BOOL: Final = 9  # of onnx.TensorProto
+_BOOL, _INT64 = 9, 7  # of onnx.TensorProto
 
 
 @reads("If", folds=True)
@@ -138,7 +138,7 @@ def write_branch(writer: Writer, node: Node) -> Any:
     names = ("then_branch", "else_branch")
     return writer.emit(
         "If",
-        _truth(writer, node.args[0]),
+        _scalar(writer, writer.name(node.args[0]), node.args[0], _BOOL),
         results=len(node.results),
         **dict(zip(names, blocks, strict=True)),
     )
@@ -151,7 +151,7 @@ def write_counted(writer: Writer, node: Node) -> Any:
     turns = (
         writer.constant(np.array(count, np.int64))
         if isinstance(count, int)
-        else _count(writer, count)
+        else _scalar(writer, writer.name(count), count, _INT64)
     )
 
     def turn(test: str, carry: Sequence[str], number: str) -> list[str]:
@@ -168,7 +168,7 @@ def write_asking(writer: Writer, node: Node) -> Any:
 
     def holds(carry: Sequence[str]) -> str:
         (name,) = writer.inside(test, carry)
-        return _named_truth(writer, name, test.outputs[0])
+        return _scalar(writer, name, test.outputs[0], _BOOL)
 
     def turn(_: str, carry: Sequence[str], __: str) -> list[str]:
         after = writer.inside(body, carry)
@@ -189,7 +189,7 @@ def _loop(
     number, test, *carry = fresh
     helper = writer.onnx.helper
     inputs = [
-        helper.make_tensor_value_info(number, 7, []),  # a number of 64 bits
+        helper.make_tensor_value_info(number, _INT64, []),
         helper.make_tensor_value_info(test, _BOOL, []),
         *map(typed, carry, node.results),
     ]
@@ -201,21 +201,10 @@ def _loop(
     return made
 
 
-def _truth(writer: Writer, value: Value) -> str:
-    return _named_truth(writer, writer.name(value), value)
-
-
-def _named_truth(writer: Writer, name: str, value: Value) -> str:
-    """A number as the truth value without dimensions that ONNX asks for."""
-    if value.spec.dtype != "bool":  # type: ignore[union-attr]
-        name = writer.emit("Cast", name, to=_BOOL)
-    return name if not value.ndim else writer.emit("Reshape", name, writer.whole())
-
-
-def _count(writer: Writer, value: Value) -> str:
-    name = writer.name(value)
-    if value.spec.dtype != "i64":  # type: ignore[union-attr]
-        name = writer.emit("Cast", name, to=7)
+def _scalar(writer: Writer, name: str, value: Value, kind: int) -> str:
+    """A number of a type, without dimensions, as ONNX asks for."""
+    if writer.onnx.helper.np_dtype_to_tensor_dtype(value.spec.numpy) != kind:  # type: ignore[union-attr]
+        name = writer.emit("Cast", name, to=kind)
     return name if not value.ndim else writer.emit("Reshape", name, writer.whole())
 
 
