@@ -69,11 +69,12 @@ and `abs`, and divided by -1 it is itself, with remainder 0. `div` is for floats
 `floordiv` and `floormod` are for integers and round towards minus infinity (a zero
 divisor is a fault). A shift by the width or more, or by less than 0, shifts all out:
 `shl` leaves 0, `shr` the sign, -1 or 0. `min`/`max` of floats return the other operand
-for one NaN. A float operation is strict unless it says `contract`, which lets an
-addition absorb the rounding of the product beside it; a float *reduction* may be
-re-associated by a schedule. `Cast` to an integer truncates towards zero, wraps among
-integers, and saturates from floats (NaN gives 0); `Cast` to a float rounds to nearest
-even. A masked-off lane of a load is 0, of a store is left alone.
+for one NaN, and for zeros of both signs either one. A float operation is strict unless
+it says `contract`, which lets an addition absorb the rounding of the product beside it;
+a float *reduction* may be re-associated by a schedule. `Cast` to an integer truncates
+towards zero, wraps among integers, and saturates from floats (NaN gives 0); `Cast` to
+a float rounds to nearest even. A masked-off lane of a load is 0, of a store is left
+alone.
 
 *Roles* that follow each other in a sequence run at once: each is a program of the warps
 of a block in which `cond` holds (of a warp in all threads or in none), and they meet

@@ -52,8 +52,8 @@ _FLOAT: Final[dict[str, Callable[[Array, Array], Array]]] = {
     "sub": np.subtract,
     "mul": np.multiply,
     "div": np.divide,
-    "min": np.fmin,
-    "max": np.fmax,
+    "min": lambda a, b: _extreme(np.minimum, a, b),
+    "max": lambda a, b: _extreme(np.maximum, a, b),
 }
 _COMPARE: Final[dict[str, Callable[[Array, Array], Array]]] = {
     "eq": np.equal,
@@ -70,6 +70,11 @@ def binary(op: str, dtype: DType, a: Array, b: Array) -> Array:
     table = _FLOAT if dtype.is_float else _INTEGER
     with np.errstate(all="ignore"):
         return table[op](a, b)
+
+
+def _extreme(pick: Callable[[Array, Array], Array], a: Array, b: Array) -> Array:
+    """Of a NaN and a number the number: `np.fmax` gives a NaN for a signalling one."""
+    return np.where(np.isnan(a), b, np.where(np.isnan(b), a, pick(a, b)))
 
 
 def unary(op: str, dtype: DType, a: Array) -> Array:
