@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 _BINS = 256
 _BITS = 8
+_ROW = Var("r", i64)
 # from the element's row, its position before, and its place after: what is stored where
 _Placed: TypeAlias = "Callable[[Expr, Expr, Expr], Store]"
 
@@ -158,42 +159,44 @@ class _Radix:
         """Where an element of the sorted row was before."""
         return Load(self._buffers(self._last)[1], (at,)).cast(i64)
 
+    def _over(self, name: str, step: Axis, body: Stmt) -> Stmt:
+        """A loop over a row's steps, of a block that is the row's own."""
+        assert isinstance(step.value, Var)
+        block = Block(name, (self._owner(name), step), body)
+        return For(step.value, step.extent, "serial", block)
+
+    def _owner(self, name: str) -> Axis:
+        return Axis(Var(f"vr_{name}", i64), "spatial", self.x.shape[0], _ROW)
+
     def row(self, final: Callable[[Expr, Expr], Store]) -> Stmt:
         """All rows; `final` says what is stored, from the row and a place in it."""
-        row, step = Var("r", i64), _axis("last", self._length, "disjoint")
-        owner = _axis("r_last", self.x.shape[0])
-        owner = Axis(owner.var, "spatial", self.x.shape[0], row)
-        store = Block("y_final", (owner, step), final(owner.var, step.var))
-        assert isinstance(step.value, Var)
+        step = _axis("last", self._length, "disjoint")
+        store = final(self._owner("y_final").var, step.var)
         count = Buffer("count", i32, (as_expr(_BINS),))
         buffers = [*self._buffers(0), *self._buffers(1), count]
         return For(
-            row,
+            _ROW,
             self.x.shape[0],
             "serial",
             seq(
                 [Alloc(buffer) for buffer in buffers],
-                self._keys(row),
+                self._keys(),
                 [self._pass(digit, count) for digit in range(digits(self.x.dtype))],
-                For(step.value, step.extent, "serial", store),
+                self._over("y_final", step, store),
             ),
         )
 
-    def _keys(self, row: Var) -> Stmt:
+    def _keys(self) -> Stmt:
         step = _axis("first", self._length)
-        owner = Axis(Var("vr_first", i64), "spatial", self.x.shape[0], row)
         keys, *order = self._buffers(0)
         key = key_of(
-            self.x[owner.var, step.var],
+            self.x[self._owner("keys").var, step.var],
             exact=not self.ordered,
             descending=self.descending,
         )
         stores = [Store(keys, (step.var,), key)]
         stores += [Store(held, (step.var,), step.var.cast(i32)) for held in order]
-        assert isinstance(step.value, Var)
-        return For(
-            step.value, step.extent, "serial", Block("keys", (owner, step), seq(stores))
-        )
+        return self._over("keys", step, seq(stores))
 
     def _pass(self, digit: int, count: Buffer) -> Stmt:
         """One stable counting sort: count, sum up, move."""
@@ -201,7 +204,7 @@ class _Radix:
         clear = _axis(f"clear_{digit}", as_expr(_BINS))
         zero = as_expr(0, i32)
         return seq(
-            _nest(f"clear_{digit}", [clear], Store(count, (clear.var,), zero)),
+            self._over(f"clear_{digit}", clear, Store(count, (clear.var,), zero)),
             self._count(digit, here[0], count),
             self._sum(digit, count),
             self._move(digit, here, there, count),
@@ -217,7 +220,7 @@ class _Radix:
             Let(found, self._bin(digit, keys, step.var)),
             Store(count, (found,), Load(count, (found,)) + 1),
         )
-        return _nest(f"count_{digit}", [step], body)
+        return self._over(f"count_{digit}", step, body)
 
     def _sum(self, digit: int, count: Buffer) -> Stmt:
         """The place of the first key of each bin."""
@@ -232,7 +235,7 @@ class _Radix:
         return seq(
             Alloc(total),
             Store(total, start, Const(0, i32)),
-            _nest(f"sum_{digit}", [step], body),
+            self._over(f"sum_{digit}", step, body),
         )
 
     def _move(
@@ -254,4 +257,4 @@ class _Radix:
                 for a, b in zip(here, there, strict=True)
             ],
         )
-        return _nest(f"move_{digit}", [step], body)
+        return self._over(f"move_{digit}", step, body)
