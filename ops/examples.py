@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from tensorlang.ir.domains import Domain, domains
+from tensorlang.ir.dtypes import DType
+from tensorlang.ir.intervals import meet
 from tensorlang.runtime.describing import signature_of
 from tensorlang.runtime.signature import evaluate
 
@@ -14,6 +18,33 @@ if TYPE_CHECKING:
     from tensorlang.ir.nodes import Function
     from tensorlang.ops.operator import Operator
     from tensorlang.workload import Workload
+
+Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """An array that a kernel reads.
+
+    Attributes:
+        name: The name of its parameter.
+        dtype: Its element type.
+        shape: Its shape.
+        limits: The least and the largest that its elements may be; None for floats.
+        nonzero: Whether they may not be 0.
+        indices: Whether they decide what is touched.
+    """
+
+    name: str
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    limits: tuple[int, int] | None
+    nonzero: bool = False
+    indices: bool = False
+
+
+# an array for each input; the same each time
+Fill: TypeAlias = Callable[[Sequence[Input]], list[Array]]
 
 
 def shapes(func: Function, sizes: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
@@ -26,47 +57,113 @@ def shapes(func: Function, sizes: Mapping[str, int]) -> dict[str, tuple[int, ...
 
 def arguments(
     op: Operator, workload: Workload, seed: int = 0
-) -> tuple[list[np.ndarray[Any, Any]], list[Any]]:
+) -> tuple[list[Array], list[Any]]:
     """Arrays for every buffer and values for every free scalar, in calling order.
 
-    Inputs are random (integers over their whole range, or where the operator takes them
-    from, floats standard normal), outputs are zero. The same seed gives the same.
+    Inputs are random: integers over all that they may be, floats standard normal, the
+    first half of them not negative, the last quarter not positive. Outputs are zero.
+    The same seed gives the same.
     """
-    func = op.function(workload)
-    signature = signature_of(func)
-    sizes = op.sizes(workload)
-    chosen = op.scalars(workload)
-    ranges = op.ranges(workload)
-    generator = np.random.default_rng(seed)
-    arrays = [
-        _array(
-            generator,
-            spec.numpy,
-            spec.role,
-            tuple(evaluate(d, sizes) for d in spec.shape),
-            ranges.get(spec.name),
+    return Taken.of(op, workload).arguments(plain(seed))
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What the kernels of a workload take.
+
+    Attributes:
+        op: The operator.
+        workload: The workload.
+        func: The operator's definition for it.
+        shapes: The shape of each buffer by name.
+        inputs: What is read.
+        scalars: Usual values of the free scalars, in calling order.
+    """
+
+    op: Operator
+    workload: Workload
+    func: Function
+    shapes: Mapping[str, tuple[int, ...]]
+    inputs: tuple[Input, ...]
+    scalars: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, op: Operator, workload: Workload) -> Taken:
+        """From the operator's definition and what it declares."""
+        func, sizes = op.function(workload), op.sizes(workload)
+        known, needs = shapes(func, sizes), dict(domains(func, sizes).named)
+        for name, below in op.declared.bounds(workload).items():
+            needs[name] = Domain((0, below - 1))
+        read = (param.buffer for param in func.params if param.role != "out")
+        usual = op.scalars(workload)
+        scalars = (usual.get(spec.name, 0) for spec in signature_of(func).free)
+        return cls(
+            op,
+            workload,
+            func,
+            known,
+            tuple(_input(b.name, b.dtype, known, needs) for b in read),
+            tuple(n.item() if isinstance(n, np.generic) else n for n in scalars),
         )
-        for spec in signature.buffers
-    ]
-    scalars = [chosen.get(spec.name, 0) for spec in signature.free]
-    return arrays, [n.item() if isinstance(n, np.generic) else n for n in scalars]
+
+    def arguments(self, fill: Fill) -> tuple[list[Array], list[Any]]:
+        """As the function `arguments`, with inputs that `fill` makes.
+
+        What the operator declares as `samples` changes them afterwards.
+        """
+        made = self.op.declared.projected(self.workload, fill(self.inputs))
+        read = {each.name: a for each, a in zip(self.inputs, made, strict=True)}
+        buffers = (param.buffer for param in self.func.params)
+        arrays = [
+            read[buffer.name]
+            if buffer.name in read
+            else np.zeros(self.shapes[buffer.name], buffer.dtype.numpy)
+            for buffer in buffers
+        ]
+        return arrays, list(self.scalars)
 
 
-def _array(
-    generator: np.random.Generator,
-    dtype: np.dtype[Any],
-    role: str,
-    shape: tuple[int, ...],
-    bounds: tuple[int, int] | None,
-) -> np.ndarray[Any, Any]:
-    if role == "out":
-        return np.zeros(shape, dtype)
-    if bounds is not None:
-        low, high = bounds
-        return generator.integers(low, max(high, low + 1), shape).astype(dtype)
-    if dtype.kind == "b":
-        return generator.integers(0, 2, shape).astype(dtype)
-    if dtype.kind in "iu":
-        info = np.iinfo(dtype)
-        return generator.integers(info.min, info.max, shape, dtype, endpoint=True)
-    return generator.standard_normal(shape, np.float32).astype(dtype)
+def plain(seed: int) -> Fill:
+    """Random elements, without special ones."""
+
+    def fill(given: Sequence[Input]) -> list[Array]:
+        generator = np.random.default_rng(seed)
+        return [_random(generator, each) for each in given]
+
+    return fill
+
+
+def _random(generator: np.random.Generator, given: Input) -> Array:
+    if given.limits is not None:
+        low, high = given.limits
+        kind = np.int64 if high < 1 << 63 else np.uint64
+        made = generator.integers(low, high, given.shape, kind, endpoint=True)
+        made = made.astype(given.dtype)
+        return np.where(made == 0, 1, made) if given.nonzero else made
+    numbers = generator.standard_normal(given.shape, np.float32)
+    flat, quarter = numbers.reshape(-1), numbers.size // 4
+    np.abs(flat[: 2 * quarter], out=flat[: 2 * quarter])
+    np.negative(np.abs(flat[3 * quarter :]), out=flat[3 * quarter :])
+    return numbers.astype(given.dtype)
+
+
+def _input(
+    name: str,
+    dtype: DType,
+    known: Mapping[str, tuple[int, ...]],
+    needs: Mapping[str, Domain],
+) -> Input:
+    if dtype.is_float:
+        return Input(name, dtype.numpy, known[name], None)
+    need = needs.get(name, Domain())
+    low, high = meet(need.interval, dtype.limits)
+    assert low is not None
+    assert high is not None
+    return Input(
+        name,
+        dtype.numpy,
+        known[name],
+        (low, max(low, high)),
+        need.nonzero,
+        name in needs,
+    )

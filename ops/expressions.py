@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tensorlang.errors import ArgumentError, OperatorError
+from tensorlang.errors import ArgumentError, OperatorError, ShapeError
 from tensorlang.ops.dispatch import own
 from tensorlang.ops.operator import Define, Kernel, Launch, Operator
 from tensorlang.workload import Workload, attributes_of
 
 if TYPE_CHECKING:
     from tensorlang.ir.nodes import Function
+    from tensorlang.ops.declarations import Declarations
 
 _RESERVED = ("out", "target")
 _GIVEN = "__given"  # ends an input's name until all others are known
@@ -24,12 +25,14 @@ _GIVEN = "__given"  # ends an input's name until all others are known
 def operator_of(
     id: str,
     definition: Callable[..., Any],
+    *,
     aliases: tuple[str, ...],
     family: str,
     tolerance: float,
+    declared: Declarations,
 ) -> Operator:
     """The operator of a definition; see `tensorlang.ops.operator.operator`."""
-    arrays, attributes = _parameters(id, definition)
+    arrays, attributes = parameters(id, definition)
     ready: dict[Any, tuple[Kernel, tuple[Any, ...]]] = {}
 
     def front(
@@ -71,6 +74,7 @@ def operator_of(
         family=family,
         tolerance=tolerance,
         default=Workload(id, (), (), attributes_of(attributes)),
+        declared=declared,
     )
     made.kernels = ready
     return made
@@ -82,7 +86,7 @@ def _target_of(id: str, given: tuple[Any, ...]) -> str | None:
     return target_of(id, (array for array in given if hasattr(array, "dtype")))
 
 
-def _parameters(
+def parameters(
     id: str, definition: Callable[..., Any]
 ) -> tuple[tuple[str, ...], dict[str, Any]]:
     """The names of the arrays, and the attributes with their defaults."""
@@ -102,7 +106,7 @@ def _parameters(
 
 def define_with(id: str, definition: Callable[..., Any]) -> Define:
     """From workload to IR by calling the definition on placeholders."""
-    names, _ = _parameters(id, definition)
+    names, _ = parameters(id, definition)
 
     def define(workload: Workload) -> Any:
         from tensorlang.ir import (  # noqa: PLC0415 - only to build
@@ -124,17 +128,39 @@ def define_with(id: str, definition: Callable[..., Any]) -> Define:
         ]
         made = definition(*inputs, **workload.named)
         if isinstance(made, Function):
-            return _fitting(id, made, workload)
+            return _nonnegative(id, _fitting(id, made, workload), workload)
         outputs = made if isinstance(made, tuple) else (made,)
         if not outputs or not all(_is_computed(output) for output in outputs):
             raise OperatorError(
                 f"{id}: its definition returned {made!r}; return what compute(...) "
                 "made, a tuple of that, or an IR function such as ir.parse(...) gives"
             )
-        made = function(id.replace(".", "_"), inputs, outputs)
-        return _with_names(made, names)
+        made = _with_names(function(id.replace(".", "_"), inputs, outputs), names)
+        return _nonnegative(id, made, workload)
 
     return define
+
+
+def _nonnegative(id: str, func: Function, workload: Workload) -> Function:
+    """The function, if none of its arrays has a dimension below 0.
+
+    Raises:
+        ShapeError: one has, as the result of a stencil on too few elements.
+    """
+    from tensorlang.ir.nodes import Alloc  # noqa: PLC0415 - only to build
+    from tensorlang.ir.simplify import known_size  # noqa: PLC0415 - only to build
+    from tensorlang.ir.visit import walk  # noqa: PLC0415 - only to build
+
+    made = (node.buffer for node in walk(func.body) if isinstance(node, Alloc))
+    for buffer in (*func.buffers, *made):
+        shape = tuple(known_size(extent, {}, 0) for extent in buffer.shape)
+        if min(shape, default=0) < 0:
+            given = ", ".join(map(str, workload.shapes))
+            raise ShapeError(
+                f"{id}: of arrays of shape {given} its {buffer.name} would have the "
+                f"shape {shape}; give larger ones"
+            )
+    return func
 
 
 def _is_computed(value: Any) -> bool:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from tensorlang.errors import OperatorError
 from tensorlang.forking import FIRST_CALLS
 from tensorlang.ops import registry
+from tensorlang.ops.declarations import NOTHING, Declarations, declarations
 from tensorlang.ops.dispatch import Foreign, Late, Nowhere, overloaded
 from tensorlang.workload import Workload, attributes_of
 
@@ -53,6 +54,8 @@ class Algorithm:
             Float reductions, whose order is free, may always have that of
             `tensorlang.tuner.tolerance`: (16 + 4 sqrt(terms)) machine epsilons.
         feature: What a target has that it is made for; such targets prefer it.
+        finite: Whether an infinity, a NaN or a very large number among its inputs may
+            spoil results that the reference makes without it.
     """
 
     name: str
@@ -60,6 +63,7 @@ class Algorithm:
     serves: Callable[[Workload], bool] = field(default=lambda _: True)
     tolerance: float = 0.0
     feature: str = ""
+    finite: bool = False
 
     def suits(self, workload: Workload, features: Collection[str]) -> bool:
         """Whether it can compute a workload, on a target with these features."""
@@ -79,7 +83,7 @@ class Operator:
         dtypes: The element types that it is defined for; empty where any may do.
         sizes: The values of its symbolic sizes for a workload, by name.
         scalars: Usual values of its kernels' other scalars, by name: for measuring.
-        ranges: Where its integer inputs come from (the end is out), by name: indices.
+        declared: What it says of the sizes and the values of its inputs.
         prefers: The algorithm for a workload of which no record is known.
         shorthand: From sizes as the command line takes them, such as MxNxK of a matrix
             product, to the shapes of the arrays.
@@ -100,7 +104,7 @@ class Operator:
         result: Callable[[Workload], Any] | None = None,
         sizes: Callable[[Workload], dict[str, int]] | None = None,
         scalars: Callable[[Workload], Mapping[str, Any]] | None = None,
-        ranges: Callable[[Workload], dict[str, tuple[int, int]]] | None = None,
+        declared: Declarations = NOTHING,
         shorthand: Callable[[Shapes], Shapes] | None = None,
         prefers: Callable[[Workload], str] | None = None,
     ) -> None:
@@ -119,7 +123,7 @@ class Operator:
         self._result = result
         self.sizes = sizes or _none
         self.scalars = scalars or _none
-        self.ranges = ranges or _none
+        self.declared = declared
         self.prefers = prefers or _direct
         self.shorthand = shorthand or _as_given
         self.__doc__ = front.__doc__
@@ -205,7 +209,9 @@ class Operator:
 
         Raises:
             OperatorError: there is no such algorithm, or it does not serve this.
+            ShapeError: the sizes do not meet what the operator declares.
         """
+        self.declared.check(workload)
         chosen = self.algorithms.get(algorithm)
         if chosen is None:
             raise OperatorError(
@@ -309,6 +315,9 @@ def operator(
     aliases: tuple[str, ...] = (),
     family: str = "",
     tolerance: float = 0.0,
+    sizes: str = "",
+    indices: Mapping[str, str | int] | None = None,
+    samples: Callable[..., Any] | None = None,
 ) -> Callable[[Callable[..., Any]], Operator]:
     """Make an operator of a definition in tensor-expression style.
 
@@ -317,9 +326,21 @@ def operator(
         aliases: Other names for it.
         family: What its schedules are registered under; generic ones where empty.
         tolerance: The relative error its kernels may have against the interpreter.
+        sizes: A condition on sizes, such as `"h >= 5 and w >= 5"`, that calls meet: of
+            whole numbers, sizes, attributes, `+ - * // %`, comparisons, `and`, `or`,
+            `not`. Sizes are called as the definition calls them (`h, w = x.shape`), or
+            by array and dimension (`x.0`). What sizes its accesses need is derived
+            where nothing is declared.
+        indices: By integer array, the number that its elements, from 0 on, stay below:
+            `{"ids": "table.0"}`. Derived from the accesses where not declared.
+        samples: Makes the arrays that kernels are checked and timed with where not
+            just any will do, such as sorted ones. It is called like the definition,
+            with arrays (random or of special values), and returns those to use, or
+            None where it changed them in place.
 
     Raises:
-        OperatorError: the name is not an identifier, or another operator has it.
+        OperatorError: the name is not an identifier, another operator has it, or a
+            declaration names what is no size or array.
     """
     if not all(part.isidentifier() for part in id.split(".")):
         raise OperatorError(f"{id!r} is not a name such as 'my.op'")
@@ -327,7 +348,24 @@ def operator(
     def make(definition: Callable[..., Any]) -> Operator:
         from tensorlang.ops import expressions  # noqa: PLC0415 - it imports this
 
-        return expressions.operator_of(id, definition, aliases, family, tolerance)
+        arrays, attributes = expressions.parameters(id, definition)
+        declared = declarations(
+            id,
+            definition,
+            arrays,
+            attributes,
+            sizes=sizes,
+            indices=indices,
+            samples=samples,
+        )
+        return expressions.operator_of(
+            id,
+            definition,
+            aliases=aliases,
+            family=family,
+            tolerance=tolerance,
+            declared=declared,
+        )
 
     return make
 
@@ -338,6 +376,7 @@ def algorithm(
     *,
     serves: Callable[[Workload], bool] | None = None,
     tolerance: float = 0.0,
+    finite: bool = False,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Add another way to compute `op`: a definition with the same parameters.
 
@@ -346,6 +385,8 @@ def algorithm(
         name: The algorithm's name, new to the operator.
         serves: Which workloads it can compute; all by default.
         tolerance: The relative error it may have against the reference.
+        finite: Whether an infinity, a NaN or a very large number among its inputs may
+            spoil results that the reference makes without it, as in Winograd's.
 
     Raises:
         OperatorError: the operator has an algorithm of that name.
@@ -358,7 +399,7 @@ def algorithm(
 
         define = expressions.define_with(op.id, definition)
         usable = serves or (lambda _: True)
-        op.algorithms[name] = Algorithm(name, define, usable, tolerance)
+        op.algorithms[name] = Algorithm(name, define, usable, tolerance, finite=finite)
         return definition
 
     return add

@@ -194,6 +194,7 @@ def tensor_algorithm(
     tolerance: float = 0.0,
     *,
     feature: str = "",
+    finite: bool = False,
     scalars: Usual = lambda _: {},
 ) -> None:
     """Another definition of an operator: `module:function` as the first.
@@ -205,10 +206,11 @@ def tensor_algorithm(
         serves: Which workloads it can compute.
         tolerance: The relative error it may have; 0 where it is as exact.
         feature: What a target has that it is made for.
+        finite: Whether infinities and NaNs may spread; see `Algorithm`.
         scalars: Those of the operator, where it has some.
     """
     made = _definition(define, op, scalars, None)
-    op.algorithms[name] = Algorithm(name, made, serves, tolerance, feature)
+    op.algorithms[name] = Algorithm(name, made, serves, tolerance, feature, finite)
 
 
 def sizes_of(workload: Workload, names: Names) -> dict[str, int]:

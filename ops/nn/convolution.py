@@ -173,10 +173,12 @@ def _convolution(rank: int) -> TensorOperator:
     tensor_algorithm(made, "depthwise", f"{_HERE}:conv", choice.depthwise)
     for m, name in winograd.NAMES.items() if rank == 2 else ():
         place, allowed = f"{_WINOGRAD}:f{m}3", TRANSFORMS[m].tolerance
-        tensor_algorithm(made, name, place, winograd.serves(m), allowed)
+        tensor_algorithm(made, name, place, winograd.serves(m), allowed, finite=True)
     for m, name in winograd.NONFUSED.items() if rank == 2 else ():
         place, allowed = f"{_NONFUSED}:f{m}3", TRANSFORMS[m].tolerance
-        tensor_algorithm(made, name, place, winograd.serves_tiles(m), allowed)
+        tensor_algorithm(
+            made, name, place, winograd.serves_tiles(m), allowed, finite=True
+        )
     return made
 
 

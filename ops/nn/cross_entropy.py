@@ -163,7 +163,6 @@ def _whole(id: str, value: Any) -> int:
     scalars=_SCALARS,
     aliases=("cross_entropy",),
     scheduled_as="rows",
-    ranges=lambda workload: {"labels": (0, workload.shapes[0][1])},
 )
 def cross_entropy(
     logits: Any,
@@ -213,7 +212,6 @@ def cross_entropy(
     scalars=_SCALARS,
     aliases=("cross_entropy_grad",),
     scheduled_as="rows",
-    ranges=lambda workload: {"labels": (0, workload.shapes[1][1])},
 )
 def cross_entropy_grad(
     dy: Any,

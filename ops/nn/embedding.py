@@ -78,10 +78,6 @@ def _usual(_: Workload) -> dict[str, Any]:
     return {"skipped": np.int64(_NOBODY)}
 
 
-def _range(workload: Workload) -> dict[str, tuple[int, int]]:
-    return {"ids": (0, workload.shapes[-1][0])}
-
-
 @tensor_operator(
     "nn.embedding",
     f"{_HERE}:embedding",
@@ -92,7 +88,6 @@ def _range(workload: Workload) -> dict[str, tuple[int, int]]:
     allowed=("i32", "i64"),
     scheduled_as="embedding",
     aliases=("embedding",),
-    ranges=_range,
 )
 def embedding(ids: Any, table: Any, *, target: Any = None, out: Any = None) -> Launch:
     """The rows of a table that are named.
@@ -121,7 +116,6 @@ def embedding(ids: Any, table: Any, *, target: Any = None, out: Any = None) -> L
     scalars=_usual,
     scheduled_as="embedding",
     aliases=("embedding_grad",),
-    ranges=_range,
 )
 def embedding_grad(
     dy: Any,

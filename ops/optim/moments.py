@@ -29,7 +29,6 @@ _ADAM: Final = {
     "scale": 30.0,
     "eps": 1e-8,
 }
-_SQUARES: Final = {"v": (0, 100), "max_v": (0, 100), "u": (1, 100)}
 
 
 @inplace(
@@ -40,7 +39,6 @@ _SQUARES: Final = {"v": (0, 100), "max_v": (0, 100), "u": (1, 100)}
     optional=("max_v",),
     scalars=_ADAM,
     aliases=("adam",),
-    ranges=lambda _: _SQUARES,
 )
 def adam(
     param: Any,
@@ -95,7 +93,6 @@ def adam(
     optional=("max_v",),
     scalars=_ADAM,
     aliases=("adamw",),
-    ranges=lambda _: _SQUARES,
 )
 def adamw(
     param: Any,
@@ -179,7 +176,6 @@ def _adam_scalars(  # noqa: PLR0917 - one line a call, by position
         "eps": 1e-8,
     },
     aliases=("adamax",),
-    ranges=lambda _: _SQUARES,
 )
 def adamax(
     param: Any,

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 _HERE: Final = "tensorlang.ops.optim.definitions"
 _READ: Final = ("grad",)
-_SQUARES: Final = {"square": (0, 100), "total": (0, 100)}
 
 
 @inplace(
@@ -35,7 +34,6 @@ _SQUARES: Final = {"square": (0, 100), "total": (0, 100)}
         "eps": 1e-8,
     },
     aliases=("rmsprop",),
-    ranges=lambda _: _SQUARES,
 )
 def rmsprop(
     param: Any,
@@ -92,7 +90,6 @@ def rmsprop(
     read=_READ,
     scalars={"rate": 1e-2, "decay": 0.0, "eps": 1e-10},
     aliases=("adagrad",),
-    ranges=lambda _: _SQUARES,
 )
 def adagrad(
     param: Any,

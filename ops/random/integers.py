@@ -263,7 +263,6 @@ def _rounds(n: int) -> int:
     sizes=lambda workload: dict(
         zip(("outer", "n", "inner"), workload.shapes[0], strict=True)
     ),
-    ranges=lambda workload: {"order": (0, workload.shapes[0][1])},
     result=lambda workload: workload.shapes[0],
 )
 def gather(x: Any, order: Any, out: Any, *, target: Any = None) -> Launch:

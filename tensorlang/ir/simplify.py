@@ -40,7 +40,7 @@ from tensorlang.ir.nodes import (
 )
 from tensorlang.ir.rules import Simplifier
 from tensorlang.ir.sizes import size_ranges
-from tensorlang.ir.visit import rebuild, substitute, walk
+from tensorlang.ir.visit import free_vars, rebuild, substitute, walk
 
 
 def simplify(expr: Expr, ranges: Mapping[Var, Range] | None = None) -> Expr:
@@ -51,6 +51,16 @@ def simplify(expr: Expr, ranges: Mapping[Var, Range] | None = None) -> Expr:
         ranges: inclusive ends of variables, as in `tensorlang.ir.bounds`.
     """
     return Simplifier(Known(ranges)).visit(expr)
+
+
+def known_size(extent: Expr, sizes: Mapping[str, int], unknown: int) -> int:
+    """The value of an extent for given symbolic sizes; `unknown` where it is data."""
+    known = free_vars(extent)
+    given: dict[Var, Expr] = {
+        var: Const(sizes[var.name], var.dtype) for var in known if var.name in sizes
+    }
+    found = simplify(substitute(extent, given))
+    return int(found.value) if isinstance(found, Const) else unknown
 
 
 def simplify_function(func: Function) -> Function:

@@ -1,0 +1,302 @@
+"""What loaded integers may be, so that a function touches only its own memory.
+
+Every index must lie within its dimension, checks must hold, a divisor is not 0, and a
+loop whose extent is loaded must end. Where a loaded integer decides this, the least and
+the largest value that it may have are derived, for given sizes. What an `if` guards
+counts as if it ran: a domain may be too small, never too large.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from tensorlang.ir.bounds import bounds
+from tensorlang.ir.dtypes import i64
+from tensorlang.ir.intervals import UNKNOWN, Interval, meet
+from tensorlang.ir.nodes import (
+    AtomicUpdate,
+    Binary,
+    Block,
+    Buffer,
+    Call,
+    Cast,
+    Compare,
+    Const,
+    Evaluate,
+    Expr,
+    For,
+    Function,
+    Let,
+    Load,
+    Reduce,
+    Select,
+    Stmt,
+    Store,
+    Unary,
+    Var,
+    While,
+)
+from tensorlang.ir.visit import children, substitute, walk
+
+# a sum of integer expressions: coefficients by summand, the constant under None
+Sum: TypeAlias = "dict[Expr | None, int]"
+_LONGEST_LOOP: Final = 64  # steps of a loop whose extent no memory bounds
+# what a difference is where a comparison holds
+_HOLDS: Final[Mapping[str, Interval]] = {
+    "lt": (None, -1),
+    "le": (None, 0),
+    "gt": (1, None),
+    "ge": (0, None),
+}
+_MOST_ROUNDS: Final = 8  # temporaries that indices go through, one after the other
+
+
+@dataclass(slots=True)
+class Domain:
+    """The values that the elements of a buffer may have.
+
+    Attributes:
+        interval: The least and the largest, None where there is no such end.
+        nonzero: Whether 0 is excluded.
+    """
+
+    interval: Interval = UNKNOWN
+    nonzero: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Domains:
+    """What is known of the values that a function may be given.
+
+    Attributes:
+        named: The domains of the buffers whose elements decide what is touched.
+        complete: Whether nothing else decides it, as a division by a difference does.
+    """
+
+    named: Mapping[str, Domain]
+    complete: bool
+
+
+def domains(func: Function, sizes: Mapping[str, int]) -> Domains:
+    """The domains of the buffers whose elements decide what a function touches.
+
+    Args:
+        func: A definition, not scheduled.
+        sizes: The values of its symbolic sizes.
+    """
+    found = _Needs({Var(name, i64): Const(n, i64) for name, n in sizes.items()})
+    found.visit(func.body)
+    for _ in range(_MOST_ROUNDS):
+        before = {name: domain.interval for name, domain in found.needs.items()}
+        for name, value, loops in found.stores:
+            if name in before:
+                found.within(value, before[name], loops)
+        if before == {name: d.interval for name, d in found.needs.items()}:
+            break
+    return Domains(found.needs, found.complete)
+
+
+def linear(expr: Expr) -> Sum:
+    """An integer expression as a sum; its parts that are no sums are summands."""
+    if isinstance(expr, Const):
+        return {None: int(expr.value)}
+    if isinstance(expr, Cast) and not expr.a.dtype.is_float:
+        return linear(expr.a)
+    if isinstance(expr, Unary) and expr.op == "neg":
+        return _added({}, linear(expr.a), -1)
+    if isinstance(expr, Binary) and expr.op in ("add", "sub"):
+        return _added(linear(expr.a), linear(expr.b), 1 if expr.op == "add" else -1)
+    if isinstance(expr, Binary) and expr.op == "mul":
+        a, b = linear(expr.a), linear(expr.b)
+        for one, other in ((a, b), (b, a)):
+            if one.keys() <= {None}:
+                return _added({}, other, one.get(None, 0))
+    return {expr: 1}
+
+
+def _added(a: Sum, b: Sum, scale: int) -> Sum:
+    total = dict(a)
+    for part, coefficient in b.items():
+        total[part] = total.get(part, 0) + scale * coefficient
+    return {part: c for part, c in total.items() if c}
+
+
+@dataclass(slots=True)
+class _Needs:
+    """Walks a function with the values of its variables, and notes what is needed."""
+
+    values: dict[Var, Expr]
+    loops: dict[Var, Expr] = field(default_factory=dict)
+    needs: dict[str, Domain] = field(default_factory=dict)
+    stores: list[tuple[str, Expr, dict[Var, Expr]]] = field(default_factory=list)
+    complete: bool = True
+
+    def visit(self, stmt: Stmt) -> None:
+        """Note what a statement and those in it need."""
+        if isinstance(stmt, Let):
+            self._expression(stmt.value)
+            self.values[stmt.var] = self._known(stmt.value)
+            return
+        if isinstance(stmt, Block):
+            for axis in stmt.axes:
+                self.values[axis.var] = self._known(axis.value)
+        elif isinstance(stmt, For):
+            self.loops[stmt.var] = extent = self._known(stmt.extent)
+            if _loads(extent):  # a single number of steps is not below 0, either
+                low = 0 if len(linear(extent)) == 1 else None
+                self.within(extent, (low, _LONGEST_LOOP), self.loops)
+        elif isinstance(stmt, Store | Reduce | AtomicUpdate):
+            self._stored(stmt)
+        elif isinstance(stmt, Evaluate):
+            for difference, limit in _checked(stmt.expr):
+                self.within(self._known(difference), limit, self.loops)
+        elif isinstance(stmt, While):
+            self.complete = False
+        for child in children(stmt):
+            if isinstance(child, Stmt):
+                self.visit(child)
+            elif isinstance(child, Expr):
+                self._expression(child)
+        if isinstance(stmt, For):
+            del self.loops[stmt.var]
+
+    def _stored(self, stmt: Store | Reduce | AtomicUpdate) -> None:
+        pairs = [(stmt.buffer, stmt.value)] if not isinstance(stmt, Reduce) else []
+        if isinstance(stmt, Reduce):
+            pairs = list(zip(stmt.buffers, stmt.values, strict=True))
+        for buffer, value in pairs:
+            self._access(buffer, stmt.indices)
+            if buffer.dtype.is_integer:
+                known = self._known(value), dict(self.loops)
+                self.stores.append((buffer.name, *known))
+
+    def _expression(self, expr: Expr) -> None:
+        for part in walk(expr):
+            if isinstance(part, Load):
+                self._access(part.buffer, part.indices)
+            elif isinstance(part, Binary) and part.dtype.is_integer:
+                self._operation(part)
+
+    def _operation(self, part: Binary) -> None:
+        if part.op in ("floordiv", "floormod"):
+            divisor = self._known(part.b)
+            summands = linear(divisor)
+            for load in summands:
+                if isinstance(load, Load) and len(summands) == 1:
+                    self._of(load.buffer).nonzero = True
+                elif _loads(divisor):
+                    self.complete = False
+
+    def _access(self, buffer: Buffer, indices: tuple[Expr, ...]) -> None:
+        for index, extent in zip(indices, buffer.shape, strict=True):
+            last = linear(self._known(extent))
+            if last.keys() <= {None}:
+                limit = (0, last.get(None, 0) - 1)
+                self.within(self._known(index), limit, self.loops)
+
+    def _known(self, expr: Expr) -> Expr:
+        return substitute(expr, self.values) if self.values else expr
+
+    def _of(self, buffer: Buffer) -> Domain:
+        return self.needs.setdefault(buffer.name, Domain())
+
+    def within(self, expr: Expr, limit: Interval, loops: Mapping[Var, Expr]) -> None:
+        """Note what keeps an expression within an interval, whatever loops do."""
+        if not any(map(_loads, (expr, *loops.values()))):
+            return
+        low, high = limit
+        if high is not None:
+            self._below(_extreme(linear(expr), loops, 1), high, loops)
+        if low is not None:
+            least = _extreme(linear(expr), loops, -1)
+            self._below(_added({}, least, -1), -low, loops)
+
+    def _below(self, total: Sum, high: int, loops: Mapping[Var, Expr]) -> None:
+        """Note what keeps a sum at `high` or below, each summand by itself.
+
+        Of several, as in `row[i] * width + column[i]`, each stays below the next
+        larger coefficient, and what falls below 0 counts for nothing.
+        """
+        high -= total.get(None, 0)
+        parts = sorted((abs(c), c, n) for n, (e, c) in enumerate(_parts(total)))
+        named = [e for e, _ in _parts(total)]
+        for number, (size, coefficient, at) in enumerate(parts):
+            most = high // size
+            if number + 1 < len(parts):
+                most = min(max(parts[number + 1][0] // size - 1, 0), most)
+            high -= most * size
+            limit = (None, most) if coefficient > 0 else (-most, None)
+            self._need(named[at], limit, loops)
+
+    def _need(self, expr: Expr, limit: Interval, loops: Mapping[Var, Expr]) -> None:
+        """Note what keeps one summand within an interval."""
+        if isinstance(expr, Load) and expr.dtype.is_integer:
+            held = self._of(expr.buffer)
+            held.interval = meet(held.interval, limit)
+            return
+        limit = _unmet(bounds(expr), limit)
+        if limit == UNKNOWN:
+            return
+        needed = tuple(_operands(expr, limit))
+        for operand, interval in needed:
+            self.within(operand, interval, loops)
+        self.complete &= bool(needed) or not _loads(expr)
+
+
+def _checked(expr: Expr) -> Iterator[tuple[Expr, Interval]]:
+    """What makes a check hold: differences, and the intervals that they stay in."""
+    if isinstance(expr, Call) and expr.name == "check":
+        yield from _checked(expr.args[0])
+    elif isinstance(expr, Binary) and expr.op in ("and", "or"):
+        for side in (expr.a, expr.b) if expr.op == "and" else (expr.a,):
+            yield from _checked(side)
+    elif isinstance(expr, Compare) and expr.op in _HOLDS and expr.a.dtype.is_integer:
+        yield Binary("sub", expr.a, expr.b), _HOLDS[expr.op]
+
+
+def _loads(expr: Expr) -> bool:
+    return any(isinstance(part, Load) for part in walk(expr))
+
+
+def _parts(total: Sum) -> Iterator[tuple[Expr, int]]:
+    return ((part, c) for part, c in total.items() if part is not None)
+
+
+def _extreme(total: Sum, loops: Mapping[Var, Expr], sign: int) -> Sum:
+    """The largest value of a sum over the loops around it, or the least."""
+    for var, extent in reversed(tuple(loops.items())):
+        coefficient = total.pop(var, 0)
+        if coefficient * sign > 0:
+            last = _added(linear(extent), {None: 1}, -1)
+            total = _added(total, last, coefficient)
+    return total
+
+
+def _unmet(own: Interval, limit: Interval) -> Interval:
+    """The ends of a limit that an interval does not keep by itself."""
+    (low, high), (least, most) = limit, own
+    if low is not None and least is not None and least >= low:
+        low = None
+    if high is not None and most is not None and most <= high:
+        high = None
+    return low, high
+
+
+def _operands(expr: Expr, limit: Interval) -> Iterator[tuple[Expr, Interval]]:
+    """What keeps an operation within an interval: intervals of its operands."""
+    low, high = limit
+    if isinstance(expr, Select):
+        yield from ((expr.a, limit), (expr.b, limit))
+    elif not isinstance(expr, Binary):
+        return
+    elif expr.op in ("min", "max"):
+        yield from ((expr.a, limit), (expr.b, limit))
+    elif expr.op in ("floormod", "and"):
+        yield expr.a, limit
+    elif expr.op in ("floordiv", "shr") and isinstance(expr.b, Const):
+        step = int(expr.b.value)
+        step = 1 << step if expr.op == "shr" else step
+        first = None if low is None else low * step
+        yield expr.a, (first, None if high is None else high * step + step - 1)
