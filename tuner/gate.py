@@ -1,66 +1,64 @@
 """No candidate is timed before it is right.
 
-Small ragged shapes are judged by the interpreter running the operator's reference
-definition; the full shape by a plain loop nest of it, compiled apart, which has itself
-agreed with the interpreter. Exact algorithms must match to the bit; the others are
-compared with the definition in double precision. What is only read must stay as it was,
-and all arrays lie between forbidden pages (`guarded`).
+Small odd shapes and the full one, each with many arrays: random ones, and such with
+special values (`specials`). What the definition makes of them is known beforehand
+(`reference`), and computed once for all candidates. What is only read must stay as it
+was, and all arrays lie between forbidden pages (`guarded`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
+from itertools import chain
+from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from tensorlang import targets
-from tensorlang.errors import ScheduleError, TensorlangError, TuningError
-from tensorlang.ir.interpreter import run
-from tensorlang.ops.examples import arguments
+from tensorlang.errors import TuningError
+from tensorlang.ops.operator import DIRECT
 from tensorlang.ops.tensors import TensorOperator
-from tensorlang.runtime import build
-from tensorlang.runtime.describing import signature_of
-from tensorlang.schedules.generic import stage_names
-from tensorlang.scheduling import Schedule
-from tensorlang.tuner.guarded import EDGES, Array, Guarded
-from tensorlang.tuner.ragged import batches, ragged
+from tensorlang.tuner.decisions import decisions
+from tensorlang.tuner.expected import Expected, bits
+from tensorlang.tuner.guarded import EDGES, Array, Edge, Guarded
+from tensorlang.tuner.ragged import KINDS, attempts, batches
+from tensorlang.tuner.reference import Case, Reference, Run
+from tensorlang.tuner.specials import (
+    MILD,
+    RANDOM,
+    Constants,
+    Pool,
+    few,
+    fills,
+)
 from tensorlang.tuner.tolerance import reassociation
-from tensorlang.tuner.widen import widened
 
 if TYPE_CHECKING:
     from tensorlang.ir.nodes import Function
+    from tensorlang.ops.examples import Fill
     from tensorlang.ops.operator import Operator
     from tensorlang.runtime import Kernel
+    from tensorlang.runtime.signature import BufferSpec
     from tensorlang.workload import Workload
 
-_MANY_BYTES: Final = 1 << 20
+_SOME_BYTES: Final = 1 << 18  # arrays so large are given some special values each
+_MANY_BYTES: Final = 4 << 20  # arrays so large are given them at once
+_VOUCHED: Final = 5  # of so many arrays one is the interpreter's, too
+_MOST_STEPS: Final = 2_000  # of the interpreter
+_A_STEP: Final = 1 << 11  # operations and bytes, as dear as one
+_QUICK: Final = 4 << 20  # operations and bytes that it takes a second for
+_FEASIBLE: Final = 256 << 20  # those that it takes less than a minute for
+_SAFE: Final = (1e-4, 1e4)  # sizes whose products neither vanish nor overflow
 
 
 class Wrong(Exception):  # noqa: N818 - a verdict, not a failure
     """A candidate computed something else; the message says what."""
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
-    """Arguments of one call, what it must give, and how far off it may be.
-
-    `outputs` are positions of the written buffers; `exact` demands equal bits.
-    """
-
-    workload: Workload
-    inputs: tuple[Array, ...]
-    scalars: tuple[Any, ...]
-    outputs: tuple[int, ...]
-    expected: tuple[Array, ...]
-    exact: bool
-
-
 class Gate:
-    """The checks for one workload; expected results are made at need and kept.
+    """The checks for one workload; what is expected is computed at need and kept.
 
     Args:
         op: The operator, whose algorithm `direct` is the reference.
@@ -68,227 +66,298 @@ class Gate:
         tolerance: The relative error that is declared for what is checked; float
             reductions, whose order is free, may have that of `tolerance.py` in any
             case.
+        finite: Whether it may spread an infinity or a NaN to other results.
 
     Attributes:
         tolerance: The relative error that is allowed; 0 demands equal bits.
     """
 
-    def __init__(self, op: Operator, workload: Workload, tolerance: float) -> None:
+    def __init__(
+        self,
+        op: Operator,
+        workload: Workload,
+        tolerance: float,
+        *,
+        finite: bool = False,
+    ) -> None:
         free = reassociation(op.function(workload), op.sizes(workload))
-        self._op, self._workload = op, workload
+        self._op, self._workload, self._finite = op, workload, finite
         self.tolerance = max(tolerance, free)
-        self._held: list[Guarded] = []
+        self._references: dict[Workload, Reference] = {}
+        self._held: dict[Any, list[Guarded]] = {}
+        self._beyond: dict[Any, list[Case]] = {}
 
     @cached_property
     def small(self) -> list[Case]:
-        """Ragged shapes that the kernel takes.
+        """Small shapes that the kernel takes, with many arrays each.
 
-        Where all sizes are told at the call, by the interpreter. A kernel whose sizes
-        are fixed but for a batch is too large for that: by the plain loop nest.
+        Raises:
+            TuningError: there is none for which the definition is defined.
         """
-        if isinstance(self._op, TensorOperator):
-            self._vouched_small()
-            return [self.compiled(each) for each in self._batches(self._op)]
-        return list(self._judged())
+        return [self._small(workload, self._pool()) for workload in self._shapes]
 
-    def _batches(self, op: TensorOperator) -> Iterator[Workload]:
-        """Sizes that the kernel is called with: of nothing, another one may be made."""
-        names = op.names(self._workload)
-        for workload in batches(self._workload, names):
-            empty = any(0 in shape for shape in workload.shapes)
-            if not empty or op.names(workload) == names:
-                yield workload
-
-    def _judged(self) -> Iterator[Case]:
-        """Ragged shapes that the definition takes, by the interpreter."""
-        for workload in ragged(self._workload):
-            try:
-                yield self._interpreted(workload)
-            except TensorlangError:  # it is not defined for a shape so small
-                continue
-
-    def _vouched_small(self) -> None:
-        """The plain loop nest is right on the first small shape that there can be."""
-        for case in self._judged():
-            self._vouched(case)
-            return
+    @cached_property
+    def nonempty(self) -> list[Case]:
+        """The small shapes, and the full one where they have no elements."""
+        empty = (0 in shape for c in self.small for shape in c.workload.shapes)
+        return [self.full, *self.small] if all(empty) else self.small
 
     @cached_property
     def full(self) -> Case:
-        """The workload itself, with what its plain loop nest gives."""
-        if not isinstance(self._op, TensorOperator):
-            for case in self.small[:1]:
-                self._vouched(case)
-        return self.compiled(self._workload)
-
-    def _case(self, workload: Workload) -> tuple[Function, list[Array], list[Any]]:
-        """The reference, wide unless it must match to the bit, and its arguments."""
-        func = self._op.function(workload)
-        wide = widened(func) if self.tolerance else None
-        return wide or func, *arguments(self._op, workload, seed=1)
-
-    def _interpreted(self, workload: Workload) -> Case:
-        func, arrays, scalars = self._case(workload)
-        results = _fitting(arrays, func)
-        names = [scalar.name for scalar in signature_of(func).free]
-        run(func, *results, **dict(zip(names, scalars, strict=True)))
-        return self._finished(workload, func, arrays, scalars, results)
+        """The workload itself."""
+        _ = self._shapes  # the compiled reference is vouched for
+        return self._full(self._reference(self._workload), self._pool())
 
     def compiled(self, workload: Workload) -> Case:
-        """A workload with what its plain loop nest gives, compiled for this CPU.
+        """A workload with random values, by the plain loop nest."""
+        return self._reference(workload).case([RANDOM])
 
-        In float64, unless the operator must match to the bit; all threads share it.
+    def beyond(self, func: Function) -> list[Case]:
+        """More cases for a function that decides at other values than the definition.
+
+        Those of a small shape, and of the full one.
         """
-        func, arrays, scalars = self._case(workload)
-        results = _fitting(arrays, func)
-        build(shared_out(func), targets.host()).launch(*results, *scalars)
-        return self._finished(workload, func, arrays, scalars, results)
+        known = {
+            _bits_of(value) for values in self._decisions.values() for value in values
+        }
+        own = {
+            dtype: tuple(value for value in values if _bits_of(value) not in known)
+            for dtype, values in decisions(func).items()
+        }
+        key = tuple((dtype, *map(_bits_of, v)) for dtype, v in own.items() if v)
+        if not key:
+            return []
+        if key not in self._beyond:
+            pool = self._pool(own)
+            cases = [self._small(w, pool) for w in self._shapes[:1]]
+            full = self._full(self._reference(self._workload), pool, narrow=True)
+            self._beyond = {key: [*cases, full]}
+        return self._beyond[key]
 
-    def _vouched(self, known: Case) -> None:
-        """The plain loop nest, compiled, is what the interpreter says."""
-        plain = self.compiled(known.workload)
-        try:
-            for got, expected in zip(plain.expected, known.expected, strict=True):
-                self._error("the reference", got, expected, exact=known.exact)
-        except Wrong as verdict:
-            raise TuningError(
-                f"the plain loop nest of {known.workload} is not what the interpreter "
-                f"makes of it, so nothing can be judged by it: {verdict}"
-            ) from None
+    @cached_property
+    def _decisions(self) -> Constants:
+        return decisions(self._reference(self._workload).func)
 
-    def _finished(
-        self,
-        workload: Workload,
-        func: Function,
-        arrays: list[Array],
-        scalars: list[Any],
-        results: list[Array],
-    ) -> Case:
-        written = tuple(n for n, p in enumerate(func.params) if p.role != "in")
-        expected = tuple(results[n] for n in written)
+    def _pool(self, own: Constants | None = None) -> Pool:
+        constants = {
+            dtype: (*(own or {}).get(dtype, ()), *self._decisions.get(dtype, ()))
+            for dtype in {**(own or {}), **self._decisions}
+        }
+        if self._finite:
+            return Pool(constants, _SAFE[0], MILD)
+        if self._reference(self._workload).multiplies:
+            return Pool(constants, *_SAFE)
+        return Pool(constants)
+
+    def _reference(self, workload: Workload) -> Reference:
+        if workload not in self._references:
+            self._references[workload] = Reference(
+                self._op, workload, self.tolerance, finite=self._finite
+            )
+        return self._references[workload]
+
+    @cached_property
+    def _shapes(self) -> list[Workload]:
+        """The small workloads, once the compiled reference is found to be right."""
+        odd = self.odd
+        if not isinstance(self._op, TensorOperator):
+            others = (self._defined(kind) for kind in KINDS[1:])
+            return [odd, *(w for w in others if w is not None)]
+        names = self._op.names(self._workload)
+        found = []
+        for workload in batches(self._workload, names):
+            empty = any(0 in shape for shape in workload.shapes)
+            of_another = empty and self._op.names(workload) != names
+            if workload != self._workload and not of_another:
+                found.append(workload)
+        return found
+
+    @cached_property
+    def odd(self) -> Workload:
+        """The first odd workload; by it the compiled reference is checked.
+
+        Raises:
+            TuningError: the definition is defined for none, or compiled as another.
+        """
+        problems: list[str] = []
+        late: list[Workload] = []
+        for workload in chain(attempts(self._op, self._workload, "odd"), late):
+            try:
+                reference = self._reference(workload)
+                if _QUICK < reference.work < _FEASIBLE and workload not in late:
+                    late.append(workload)
+                elif reference.work < _FEASIBLE:
+                    self._vouch(reference)
+                    return workload
+            except TuningError:
+                raise
+            except Exception as problem:  # noqa: BLE001 - a definition may raise any
+                problems.append(f"{list(workload.shapes)}: {problem}")
+        raise TuningError(
+            f"{self._op.id} was checked for no small shape, as it is defined for none "
+            f"of {len(problems)}; declare which sizes it takes, as "
+            f"@operator(sizes='n >= 5'). {problems[0] if problems else ''}"
+        )
+
+    def _vouch(self, reference: Reference) -> None:
+        """Compare it with the interpreter, on some of the arrays or at least on one."""
+        steps = 0
+        for _, fill in self._fills(reference, self._pool())[::_VOUCHED]:
+            if steps < _MOST_STEPS:
+                steps += reference.vouch(fill) + reference.work // _A_STEP
+
+    def _defined(self, kind: str) -> Workload | None:
+        """The first workload of a kind for which the definition is defined."""
+        for workload in attempts(self._op, self._workload, kind):
+            try:
+                reference = self._reference(workload)
+                if list(reference.defined(self._fills(reference, self._pool())[:1])):
+                    return workload
+            except Exception:  # noqa: BLE001, S112 - a definition may raise any
+                continue
+        return None
+
+    def _fills(self, reference: Reference, pool: Pool) -> list[tuple[str, Fill]]:
         exact = self.tolerance == 0
-        return Case(workload, tuple(arrays), tuple(scalars), written, expected, exact)
+        every = list(
+            fills(pool, reference.inputs, pointwise=reference.pointwise, exact=exact)
+        )
+        if reference.may_fault:
+            fine = set(reference.defined(every))
+            every = [one for one in every if one[0] in fine]
+        return every
+
+    def _small(self, workload: Workload, pool: Pool) -> Case:
+        reference = self._reference(workload)
+        if any(0 in shape for shape in workload.shapes):
+            return reference.case([RANDOM])
+        if reference.bytes > _SOME_BYTES:
+            return self._full(reference, pool)
+        return reference.case(self._fills(reference, pool))
+
+    def _full(self, reference: Reference, pool: Pool, *, narrow: bool = False) -> Case:
+        """Special values among random ones, all at once where arrays are large.
+
+        There the definition in its own types, which costs as much again, is asked only
+        where equal bits are, or where `narrow` says so; without it, values stay where
+        nothing overflows, vanishes or cancels.
+        """
+        large, exact = reference.bytes > _MANY_BYTES, self.tolerance == 0
+        narrow |= exact or not large
+        if large and not exact:
+            pool = Pool(pool.constants if narrow else {}, _SAFE[0], MILD)
+        chosen = [RANDOM]
+        if not reference.may_fault:
+            results = max((prod(shape) for shape, _ in reference.results), default=0)
+            how = {"pointwise": reference.pointwise, "exact": exact, "large": large}
+            chosen = list(few(pool, reference.inputs, results, **how))
+        case = reference.case(chosen, narrow=narrow)
+        if all(_hidden(each) for run in case.runs[:1] for each in run.expected):
+            more = reference.case([RANDOM], narrow=narrow).runs
+            case = replace(case, runs=(*more, *case.runs))
+        return case
 
     def check(self, kernel: Kernel, case: Case) -> float:
         """Run the kernel on a case; the largest error over what is allowed.
 
-        Small cases run twice, with the forbidden page after and before each array.
+        Of small arrays the forbidden page is behind and in front of them in turn.
 
         Raises:
             Wrong: an output differs, or something else was written.
             KernelError: the kernel reported a fault.
         """
-        if any(array.nbytes > _MANY_BYTES for array in case.inputs):
-            return self._run(kernel, case, self._memory(case))
-        fresh = (
-            [Guarded(array.shape, array.dtype, edge) for array in case.inputs]
-            for edge in EDGES
-        )
-        return max(self._run(kernel, case, guarded) for guarded in fresh)
+        worst = 0.0
+        for number, run in enumerate(case.runs):
+            large = any(array.nbytes > _MANY_BYTES for array in run.inputs)
+            edges = (
+                EDGES[:1] if large else EDGES if not number else (EDGES[number % 2],)
+            )
+            for edge in edges:
+                memory = self._memory(run, edge)
+                worst = max(worst, self._run(kernel, case, run, memory))
+        return worst
 
-    def _memory(self, case: Case) -> list[Guarded]:
-        """Memory for large arrays, kept from one candidate to the next."""
-        wanted = [(array.shape, array.dtype) for array in case.inputs]
-        if [(held.array.shape, held.array.dtype) for held in self._held] != wanted:
-            self._held = [Guarded(*one) for one in wanted]
-        return self._held
+    def _memory(self, run: Run, edge: Edge) -> list[Guarded]:
+        """Memory for arrays, kept from one candidate to the next."""
+        key = (edge, *((array.shape, array.dtype) for array in run.inputs))
+        if key not in self._held:
+            self._held[key] = [Guarded(a.shape, a.dtype, edge) for a in run.inputs]
+        return self._held[key]
 
-    def _run(self, kernel: Kernel, case: Case, guarded: Sequence[Guarded]) -> float:
+    def _run(
+        self, kernel: Kernel, case: Case, run: Run, guarded: Sequence[Guarded]
+    ) -> float:
         specs = kernel.signature.buffers
-        for spec, holder, given in zip(specs, guarded, case.inputs, strict=True):
+        for spec, holder, given in zip(specs, guarded, run.inputs, strict=True):
+            holder.arm()
             if spec.role == "out":
                 holder.poison()
             else:
                 holder.array[...] = given
         kernel.launch(*(holder.array for holder in guarded), *case.scalars)
-        self._untouched(kernel, case, guarded)
+        self._untouched(kernel, run, guarded)
         worst = 0.0
-        for number, expected in zip(case.outputs, case.expected, strict=True):
+        for number, expected in zip(case.outputs, run.expected, strict=True):
             got = guarded[number].array
-            label = f"{specs[number].name} of {case.workload}"
-            worst = max(worst, self._error(label, got, expected, exact=case.exact))
+            if expected.wrong(got) is not None:
+                raise Wrong(_difference(specs, number, case, run, got))
+            worst = max(worst, expected.error(got))
         return worst
 
-    def _untouched(
-        self, kernel: Kernel, case: Case, guarded: Sequence[Guarded]
-    ) -> None:
+    def _untouched(self, kernel: Kernel, run: Run, guarded: Sequence[Guarded]) -> None:
         specs = kernel.signature.buffers
-        for spec, holder, given in zip(specs, guarded, case.inputs, strict=True):
+        for spec, holder, given in zip(specs, guarded, run.inputs, strict=True):
             if not holder.intact:
                 side = "in front of" if holder.edge == "after" else "behind"
                 raise Wrong(f"wrote outside of {spec.name}, {side} it")
-            if spec.role == "in" and (_bits(holder.array) != _bits(given)).any():
+            if spec.role == "in" and (bits(holder.array) != bits(given)).any():
                 raise Wrong(f"wrote into {spec.name}, which is only read")
 
-    def _error(self, label: str, got: Array, expected: Array, *, exact: bool) -> float:
-        if not got.size:
-            return 0.0
-        if exact or got.dtype.kind in "iub":
-            wrong = differing(got, expected.astype(got.dtype))
-            if wrong.any():
-                raise Wrong(_difference(label, got, expected, wrong))
-            return 0.0
-        error = relative_error(got, expected) / self.tolerance
-        if error.max() > 1:
-            raise Wrong(_difference(label, got, expected, error > 1))
-        return float(error.max())
+
+class Gates:
+    """The gates of one workload, one for each promise that algorithms make."""
+
+    def __init__(self, op: Operator, workload: Workload) -> None:
+        self._op, self._workload = op, workload
+        self._held: dict[tuple[float, bool], Gate] = {}
+
+    def of(self, name: str) -> Gate:
+        """The gate of an algorithm."""
+        direct, algorithm = self._op.algorithms[DIRECT], self._op.algorithms[name]
+        key = max(direct.tolerance, algorithm.tolerance), algorithm.finite
+        if key not in self._held:
+            self._held[key] = Gate(self._op, self._workload, key[0], finite=key[1])
+        return self._held[key]
 
 
-def shared_out(func: Function) -> Function:
-    """A plain loop nest whose outermost iterations threads share, where they may.
-
-    What each of them computes, and in which order, stays as it was. A product of
-    matrices of 4096 rows takes minutes otherwise, more than a candidate may take.
-    """
-    s = Schedule(func, targets.host())
-    for name in stage_names(s):
-        with suppress(ScheduleError):
-            s.parallel(s.loops(name)[0])
-    return s.function
+def _hidden(expected: Expected) -> bool:
+    """Whether most of an output is infinite or a NaN, which hides the rest."""
+    value = expected.value
+    floats = value.dtype.kind not in "iub" and value.size
+    return bool(floats and np.mean(np.isfinite(value)) < 1 / 2)
 
 
-def relative_error(got: Array, expected: Array) -> Array:
-    """How far off each element is, over its size or, if larger, the mean size.
-
-    The latter is what cancellation leaves: an element near 0 among large ones was made
-    of large ones. Equal infinities and NaNs are no error.
-    """
-    found, wide = got.astype(np.float64), expected.astype(np.float64)
-    sizes = np.abs(wide)
-    finite = sizes[np.isfinite(sizes)]
-    mean = float(finite.mean()) if finite.size else 0.0
-    same = (found == wide) | (np.isnan(found) & np.isnan(wide))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        error = np.abs(found - wide) / np.maximum(sizes, mean)
-    return np.where(same, 0.0, np.where(np.isnan(error), np.inf, error))
+def _bits_of(value: Any) -> tuple[Any, ...]:
+    """A value that equals no other one, whatever its type."""
+    return type(value), np.asarray(value).tobytes()
 
 
-def _fitting(arrays: Sequence[Array], func: Function) -> list[Array]:
-    """Copies in the types of the function's parameters."""
-    types = [param.buffer.dtype.numpy for param in func.params]
-    return [array.astype(dtype) for array, dtype in zip(arrays, types, strict=True)]
-
-
-def differing(got: Array, expected: Array) -> Array:
-    """Where the bits of arrays of one type differ: bool, of their shape.
-
-    Which NaN an operation gives is each device's own (CUDA's is 0x7fffffff, x86's has
-    its sign set), so one is as good as another.
-    """
-    wrong: Array = _bits(got) != _bits(expected)
-    if got.dtype.kind not in "iub":
-        wrong &= ~(np.isnan(got) & np.isnan(expected))
-    return wrong
-
-
-def _bits(array: Array) -> Array:
-    """The array's bytes as integers, so that NaN equals itself and -0 is not 0."""
-    return np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}")
-
-
-def _difference(label: str, got: Array, expected: Array, wrong: Array) -> str:
+def _difference(
+    specs: Sequence[BufferSpec], number: int, case: Case, run: Run, got: Array
+) -> str:
+    """What is wrong with an output, and what was given where it first is."""
+    expected = run.expected[case.outputs.index(number)]
+    wrong = expected.wrong(got)
+    assert wrong is not None
     first = tuple(int(i) for i in np.argwhere(wrong)[0])
+    given = ", ".join(
+        f"{spec.name} is {array[first]!s}"
+        for spec, array in zip(specs, run.inputs, strict=True)
+        if spec.role != "out" and array.shape == got.shape
+    )
     return (
-        f"{int(wrong.sum())} of {got.size} elements of {label} are wrong; the first, "
-        f"at {list(first)}, is {got[first]!s} instead of {expected[first]!s}"
+        f"{int(wrong.sum())} of {got.size} elements of {specs[number].name} of "
+        f"{case.workload} are wrong, given {run.named}; the first, at {list(first)}, "
+        f"is {got[first]!s} instead of {expected.value[first]!s}"
+        f"{', where ' if given else ''}{given}"
     )

@@ -51,9 +51,13 @@ class Guarded:
         inside = whole[page : page + room]
         first = room - size if edge == "after" else 0
         self._pattern = inside[:first] if edge == "after" else inside[size:]
-        self._pattern[:] = CANARY
+        self.arm()
         self.edge: Final = edge
         self.array: Array = inside[first : first + size].view(dtype).reshape(shape)
+
+    def arm(self) -> None:
+        """Lay the pattern, whatever was written over it before."""
+        self._pattern[:] = CANARY
 
     @property
     def intact(self) -> bool:

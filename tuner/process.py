@@ -52,6 +52,7 @@ class Worker:
         target: The target's name.
         static: Whether candidates are compiled and estimated only, as where no device
             of the target's kind is.
+        log: Where everything goes that workers print, tracebacks among it.
 
     Attributes:
         started: How many processes there were.
@@ -59,7 +60,13 @@ class Worker:
     """
 
     def __init__(
-        self, operator: str, workload: Workload, target: str, *, static: bool = False
+        self,
+        operator: str,
+        workload: Workload,
+        target: str,
+        *,
+        static: bool = False,
+        log: Path | None = None,
     ) -> None:
         self._opening = {
             "do": "open",
@@ -69,7 +76,9 @@ class Worker:
             "static": static,
         }
         self._process: subprocess.Popen[bytes] | None = None
+        self._log = log
         self._errors: Any = None
+        self._said = 0  # bytes of the log that were there before the process
         self._pending = b""
         self._stage = ""
         self._open = False
@@ -163,7 +172,9 @@ class Worker:
         return self._answer(limit, until)
 
     def _spawn(self) -> None:
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives with the process
+        opened = tempfile.TemporaryFile if self._log is None else self._log.open
+        self._errors = opened("ab+")
+        self._said = self._errors.seek(0, os.SEEK_END)
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "tensorlang.tuner.worker"],
             stdin=subprocess.PIPE,
@@ -234,7 +245,7 @@ class Worker:
                 how += ", as by an access outside of an array,"
         else:
             how = f"ended with code {code}"
-        self._errors.seek(0)
+        self._errors.seek(self._said)
         said = self._errors.read().decode("utf-8", "replace").strip().splitlines()
         last = f": {said[-1][:200]}" if said and code >= 0 else ""
         return f"{how} while {self._doing()}{last}"

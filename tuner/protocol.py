@@ -19,6 +19,7 @@ FAILED: Final = "failed"  # it did not build
 WRONG: Final = "wrong"  # it computed something else
 CRASHED: Final = "crashed"  # it took the worker down
 HUNG: Final = "hung"  # it did not end in time
+CHECKS: Final = 2  # their revision; what earlier ones let pass is tried again
 STATUSES: Final = (OK, ILLEGAL, FAILED, WRONG, CRASHED, HUNG)
 
 

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import cycle
+from typing import TYPE_CHECKING, Any, Final
 
-from tensorlang.ops.tensors import Names
-from tensorlang.workload import Workload
+from tensorlang.ops.tensors import Names, TensorOperator
 
-_RAGGED: Final = (5, 13, 37, 3, 7, 2, 11)
+if TYPE_CHECKING:
+    from tensorlang.ops.operator import Operator
+    from tensorlang.workload import Workload
+
+KINDS: Final = ("odd", "single", "empty")
+_FIXED: Final = {"single": 1, "empty": 0}  # of the longest dimension
+_ODD: Final = (5, 13, 37, 3, 7, 2, 11)
 _LONG: Final = 2053  # past a vector, short of a chunk
 _SMALLEST_LONG: Final = 1 << 14
+_SMALLEST: Final = 3  # what is as small as this stays
+_NEAR: Final = 5  # extents so near to each other differ by what a window takes
+_FEW: Final = 4
 
 
 def batches(workload: Workload, names: Names) -> Iterator[Workload]:
@@ -18,11 +28,11 @@ def batches(workload: Workload, names: Names) -> Iterator[Workload]:
     symbols = dict.fromkeys(n for called in names for n in called if n is not None)
     if not symbols:
         return
-    for small in (_RAGGED, (1,) * len(_RAGGED), (0,) * len(_RAGGED)):
+    for small in (_ODD, (1,) * len(_ODD), (0,) * len(_ODD)):
         sizes = dict(zip(symbols, small, strict=False))
         shapes = (
             tuple(
-                extent if name is None else min(sizes[name], extent)
+                extent if name is None else _odd(extent, sizes[name])
                 for extent, name in zip(shape, called, strict=True)
             )
             for shape, called in zip(workload.shapes, names, strict=True)
@@ -30,17 +40,91 @@ def batches(workload: Workload, names: Names) -> Iterator[Workload]:
         yield workload.with_shapes(*shapes)
 
 
-def ragged(workload: Workload) -> Iterator[Workload]:
-    """Small shapes like the workload's: odd, of one element, and empty."""
-    longest = max((d for shape in workload.shapes for d in shape), default=0)
-    for number in (0, 1, 2) if longest > 1 else (0,):
-        extents: dict[int, int] = {}
-        for shape in workload.shapes:
-            for extent in shape:
-                small = _RAGGED[len(extents) % len(_RAGGED)]
-                long = _LONG if extent >= _SMALLEST_LONG else small
-                chosen = (long, 1, 0)[number] if extent == longest else small
-                extents.setdefault(extent, min(chosen, extent))
-        yield workload.with_shapes(
-            *(tuple(extents[extent] for extent in shape) for shape in workload.shapes)
-        )
+def _odd(extent: int, small: int) -> int:
+    """A small size in the place of an extent, past a vector where that is long."""
+    return min(_LONG if extent >= _SMALLEST_LONG and small > 1 else small, extent)
+
+
+def attempts(op: Operator, workload: Workload, kind: str) -> Iterator[Workload]:
+    """Small workloads like the given one, of a kind, the most wanted first.
+
+    Which of them an operator is defined for is for the caller to find out: sizes may
+    depend on each other, or on attributes, in ways that only the definition knows. What
+    an operator declares of its sizes is met. Of odd sizes there is no end but the
+    workload itself; before that, whole numbers in attributes become small, too.
+    """
+    seen = {workload}
+    for held in (False, True) if kind == "odd" else (False,):
+        for mapped in _mappings(list(_extents(workload, held=held)), kind):
+            fitted = op.declared.fitted(_mapped(workload, mapped, held=held))
+            if fitted not in seen:
+                seen.add(fitted)
+                yield fitted
+    if isinstance(op, TensorOperator):
+        few = batches(workload, op.names(workload))
+        yield from (w for k, w in zip(KINDS, few, strict=False) if k == kind)
+    if kind == "odd":
+        yield workload
+
+
+def _extents(workload: Workload, *, held: bool) -> Iterable[int]:
+    """The extents, each once, and those that attributes hold."""
+    found = [n for shape in workload.shapes for n in shape]
+    for _, value in workload.attributes if held else ():
+        parts = value if isinstance(value, tuple) else (value,)
+        found += [n for n in parts if type(n) is int and n > _SMALLEST]
+    return dict.fromkeys(found)
+
+
+def _mapped(workload: Workload, mapped: Mapping[int, int], *, held: bool) -> Workload:
+    def small(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(small, value))
+        return mapped.get(value, value) if type(value) is int else value
+
+    attributes = ((name, small(value)) for name, value in workload.attributes)
+    return replace(
+        workload,
+        shapes=tuple(map(small, workload.shapes)),
+        attributes=tuple(attributes) if held else workload.attributes,
+    )
+
+
+def _mappings(extents: list[int], kind: str) -> Iterator[dict[int, int]]:
+    """From each extent to a small one: by itself, then as they are related."""
+    longest = max(extents, default=0)
+    if kind != "odd":
+        fixed = {longest: min(_FIXED[kind], longest)}
+        yield _independent(extents, 1) | fixed
+        yield _related(extents, 1) | fixed
+        return
+    for scale in (1, 4, 16):
+        yield _independent(extents, scale)
+        yield _related(extents, scale)
+        yield _related(extents, scale, _ODD[:1], few=1)
+        for kept in extents if scale == 1 else ():  # an attribute may hold it
+            yield _independent(extents, 1) | {kept: kept}
+
+
+def _independent(extents: list[int], scale: int) -> dict[int, int]:
+    return {n: _odd(n, _ODD[i % len(_ODD)] * scale) for i, n in enumerate(extents)}
+
+
+def _related(
+    extents: list[int], scale: int, sizes: Iterable[int] = _ODD, few: int = _FEW
+) -> dict[int, int]:
+    """Small extents with the differences and the ratios of the large ones."""
+    found: dict[int, int] = {}
+    odd = cycle(sizes)
+    for n in sorted(extents):
+        near = [m for m in found if m > _SMALLEST and n - m <= _NEAR and 4 * m > 3 * n]
+        parts = [m for m in found if m > _SMALLEST and n % m == 0 and n // m <= few]
+        if n <= _SMALLEST:
+            found[n] = n
+        elif near:
+            found[n] = found[near[0]] + n - near[0]
+        elif parts:
+            found[n] = found[parts[0]] * (n // parts[0])
+        else:
+            found[n] = _odd(n, next(odd) * scale)
+    return found

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from math import inf
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tensorlang import __version__
@@ -18,7 +19,14 @@ from tensorlang.tuner import finals
 from tensorlang.tuner.finals import Entrant, Finals
 from tensorlang.tuner.process import Worker
 from tensorlang.tuner.progress import Listener, Progress
-from tensorlang.tuner.protocol import HUNG, Candidate, Outcome
+from tensorlang.tuner.protocol import (
+    CHECKS,
+    CRASHED,
+    FAILED,
+    HUNG,
+    Candidate,
+    Outcome,
+)
 from tensorlang.tuner.search import Search, Suggestion
 from tensorlang.tuner.space import Space
 
@@ -54,6 +62,7 @@ class Run:
         spent: Seconds by stage.
         interrupted: Whether Ctrl-C ended the exploring.
         static: Whether candidates are compiled and estimated, and never run.
+        log: Where workers write, tracebacks among it.
     """
 
     op: Operator
@@ -69,15 +78,17 @@ class Run:
     spent: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     interrupted: bool = False
     static: bool = False
+    log: Path | None = None
     _begun: float = field(default_factory=time.monotonic)
     _usual: float = 0.0  # seconds at work that a right candidate took at most
 
     @property
     def study(self) -> str:
-        """The study that equal runs share."""
+        """The study that equal runs share: what other checks let pass is not in it."""
         machine = f"{self.target.fingerprint}, {self.workload.threads} threads"
         how = ", by static cost" if self.static else ""
-        return f"{self.workload} on {machine}{how}, tensorlang {__version__}"
+        by = f"tensorlang {__version__}, checks {CHECKS}"
+        return f"{self.workload} on {machine}{how}, {by}"
 
     @property
     def elapsed(self) -> float:
@@ -98,7 +109,9 @@ class Run:
             )
         if not self.op.module.startswith("tensorlang."):
             name = f"{self.op.module}:{self._attribute()}"
-        return Worker(name, self.workload, self.target.name, static=self.static)
+        return Worker(
+            name, self.workload, self.target.name, static=self.static, log=self.log
+        )
 
     def _attribute(self) -> str:
         """What the operator is called in its module."""
@@ -151,8 +164,14 @@ class Run:
             if suggestion.candidate == default and not outcome.ok:
                 raise TuningError(
                     f"the default configuration of {self.workload} is itself "
-                    f"{outcome.status}: {outcome.reason}"
+                    f"{outcome.status}: {outcome.reason}{self._hint(outcome)}"
                 )
+
+    def _hint(self, outcome: Outcome) -> str:
+        """Where the traceback of a failure is."""
+        if outcome.status not in (FAILED, CRASHED):
+            return ""
+        return f"; see {self.log}" if self.log else "; --log FILE keeps its traceback"
 
     def _attempt(
         self, search: Search, worker: Worker, suggestion: Suggestion, default: Candidate

@@ -13,13 +13,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tensorlang.tuner.protocol import Candidate, Outcome
+from tensorlang.tuner.protocol import WRONG, Candidate, Outcome
 from tensorlang.tuner.rows import Row
 from tensorlang.tuner.space import Point, Space
 from tensorlang.tuner.storage import Trials
 
 _STARTUP: Final = 12
 _REPEATS: Final = 64  # suggestions in a row that bring nothing new
+_LONGEST_VERDICT: Final = 300
 _TOLD: Final = 512  # rows of earlier runs that the sampler is told
 
 
@@ -78,12 +79,16 @@ class Search:
     def reasons(self) -> Counter[str]:
         """Failures by kind, each under the words of the first of its kind.
 
-        Two reasons that differ in their numbers only are of one kind.
+        Two reasons that differ in their numbers only are of one kind; what computes
+        something wrong is named, each by itself.
         """
         first: dict[str, str] = {}
         found: Counter[str] = Counter()
-        for _, outcome in self.known.values():
-            if not outcome.ok:
+        for candidate, outcome in self.known.values():
+            if outcome.status == WRONG:
+                said = " ".join(outcome.reason.split())[:_LONGEST_VERDICT]
+                found[f"{WRONG}: {candidate}: {said}"] += 1
+            elif not outcome.ok:
                 said = f"{outcome.status}: {' '.join(outcome.reason.split())[:160]}"
                 found[first.setdefault(f"{outcome.status}: {kind(said)}", said)] += 1
         return found

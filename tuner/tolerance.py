@@ -19,9 +19,8 @@ import numpy as np
 
 from tensorlang.ir.dtypes import DType
 from tensorlang.ir.nodes import Binary, Block, Call, Function, Reduce, Reducer
+from tensorlang.ir.simplify import known_size
 from tensorlang.ir.visit import blocks, walk
-from tensorlang.runtime.describing import dim_of
-from tensorlang.runtime.signature import evaluate
 
 _CONSTANT: Final = 16.0
 _GROWTH: Final = 4.0
@@ -34,10 +33,12 @@ def reassociation(func: Function, sizes: Mapping[str, int]) -> float:
     A result is rounded to its own type once more.
     """
     worst = 0.0
+    dims = (extent for buffer in func.buffers for extent in buffer.shape)
+    most = max((known_size(extent, sizes, 1) for extent in dims), default=1)
     for block in blocks(func.body):
         for stmt in walk(block.body):
             if isinstance(stmt, Reduce) and _rounds(stmt.reducer):
-                terms = _terms(block, sizes)
+                terms = _terms(block, sizes, most)
                 allowed = _CONSTANT + _GROWTH * math.sqrt(terms)
                 floats = [d for d in stmt.reducer.dtypes if d.is_float]
                 worst = max(worst, *(allowed * epsilon(d) for d in floats))
@@ -65,6 +66,7 @@ def _rounds(reducer: Reducer) -> bool:
     )
 
 
-def _terms(block: Block, sizes: Mapping[str, int]) -> int:
+def _terms(block: Block, sizes: Mapping[str, int], most: int) -> int:
+    """How many terms a block folds; of an extent that is data the most there can be."""
     extents = [axis.extent for axis in block.axes if axis.kind == "reduction"]
-    return math.prod(evaluate(dim_of(extent), sizes) for extent in extents)
+    return math.prod(known_size(extent, sizes, most) for extent in extents)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
@@ -48,6 +49,7 @@ def tune(
     listen: Listener | None = None,
     limit: float = CANDIDATE_LIMIT,
     compile_only: bool = False,
+    log: str | Path | None = None,
     **attributes: Any,
 ) -> list[Report]:
     """Find the fastest configuration and file it in the user's records.
@@ -65,6 +67,8 @@ def tune(
         listen: Told after each trial.
         limit: Seconds that one candidate may take.
         compile_only: Compile for a GPU that is not here, and choose by static cost.
+        log: A file for the tracebacks of candidates that failed, and whatever else
+            workers print.
         attributes: The workload's other attributes.
 
     Raises:
@@ -97,6 +101,7 @@ def tune(
         run = Run(member, workload, chosen, share, trials, limit)
         run.place = (number + 1, len(members))
         run.listen, run.static = listen, compile_only
+        run.log = None if log is None else Path(log)
         study = run.study if resume else f"{run.study}, from {time.time_ns()}"
         reports.append(_tuned(run, storage or default_url(), study, seed))
         if reports[-1].interrupted:

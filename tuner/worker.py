@@ -15,10 +15,11 @@ import signal
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
-from typing import Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from tensorlang import targets
 from tensorlang.errors import (
@@ -31,16 +32,18 @@ from tensorlang.errors import (
 from tensorlang.ir.digest import digest
 from tensorlang.ops import building, find
 from tensorlang.ops.examples import arguments
-from tensorlang.ops.operator import DIRECT
 from tensorlang.runtime import Kernel, build
 from tensorlang.scheduling import Knobs
 from tensorlang.tuner import protocol
-from tensorlang.tuner.gate import Gate, Wrong
+from tensorlang.tuner.gate import Gates, Wrong
 from tensorlang.tuner.protocol import FAILED, ILLEGAL, OK, WRONG, Candidate, Outcome
 from tensorlang.tuner.pruning import overrun
 from tensorlang.tuner.static_cost import static_cost
 from tensorlang.tuner.timers import Timer, timer_of
 from tensorlang.workload import Workload
+
+if TYPE_CHECKING:
+    from tensorlang.ir.nodes import Function
 
 Send = Callable[[Mapping[str, Any]], None]
 _LOST_DEVICE: Final = 71  # the exit code that says so
@@ -58,7 +61,7 @@ class Session:
         self._static = bool(request.get("static"))
         if self._workload.threads:
             self._target = self._target.with_threads(self._workload.threads)
-        self._gates: dict[float, Gate] = {}
+        self._gates = Gates(self._op, self._workload)
         self._kernels: dict[str, Kernel] = {}
         self._arguments: list[Any] = []
 
@@ -71,7 +74,8 @@ class Session:
         spent: dict[str, float] = {}
         try:
             with self._stage("build", spent):
-                kernel, ir = self._built(candidate, self._workload)
+                kernel, func = self._built(candidate, self._workload)
+                ir = digest(func)
                 why = overrun(kernel) if best else ""
             if why:
                 return Outcome(ILLEGAL, why, ir=ir, spent=spent)
@@ -80,13 +84,14 @@ class Session:
                     guess = static_cost(kernel, self._op, self._workload)
                 return Outcome(OK, "", guess.seconds, ir=ir, spent=spent)
             with self._stage("check", spent):
-                error = self._checked(candidate, kernel)
+                error = self._checked(candidate, kernel, func)
         except Wrong as verdict:
             return Outcome(WRONG, str(verdict), spent=spent)
-        except (TuningError, OSError) as problem:
-            raise TuningError(str(problem)) from None  # not the candidate's fault
+        except (TuningError, OSError) as problem:  # not the candidate's fault
+            raise TuningError(str(problem)) from problem
         except Exception as problem:  # noqa: BLE001 - whatever a user's schedule raises
             _end_if_lost(problem)
+            _log(candidate)
             return Outcome(FAILED, described(problem), spent=spent)
         self._kernels[candidate.key] = kernel
         with self._stage("measure", spent):
@@ -106,8 +111,8 @@ class Session:
             try:
                 kernel = self._kernels.get(candidate.key)
                 if kernel is None:  # built by a worker before this one
-                    kernel, _ = self._built(candidate, self._workload)
-                    self._checked(candidate, kernel)
+                    kernel, func = self._built(candidate, self._workload)
+                    self._checked(candidate, kernel, func)
                     self._kernels[candidate.key] = kernel
                 calls[candidate.key] = _call(kernel, self._given())
             except (Wrong, TensorlangError) as problem:
@@ -128,27 +133,27 @@ class Session:
         finally:
             spent[name] = time.perf_counter() - start
 
-    def _built(self, candidate: Candidate, workload: Workload) -> tuple[Kernel, str]:
+    def _built(
+        self, candidate: Candidate, workload: Workload
+    ) -> tuple[Kernel, Function]:
         knobs = Knobs.replay(candidate.knobs)
         made = building.schedule(
             self._op, workload, self._target, candidate.algorithm, knobs
         )
-        return build(made, self._target), digest(made.function)
+        return build(made, self._target), made.function
 
-    def _checked(self, candidate: Candidate, kernel: Kernel) -> float:
-        reference = self._op.algorithms[DIRECT].tolerance
-        tolerance = max(reference, self._op.algorithms[candidate.algorithm].tolerance)
-        gate = self._gates.get(tolerance)
-        if gate is None:
-            gate = self._gates[tolerance] = Gate(self._op, self._workload, tolerance)
+    def _checked(self, candidate: Candidate, kernel: Kernel, func: Function) -> float:
+        gate = self._gates.of(candidate.algorithm)
+        kernels: dict[Workload, Kernel | None] = {self._workload: kernel}
         worst = 0.0
-        for case in gate.small:
-            fitting: Kernel | None = kernel
-            if not _symbolic(kernel):
-                fitting = self._small(candidate, case.workload)
-            if fitting is not None:
+        for case in (*gate.small, gate.full, *gate.beyond(func)):
+            of = case.workload
+            if of not in kernels:
+                serves = _symbolic(kernel) and of.named == self._workload.named
+                kernels[of] = kernel if serves else self._small(candidate, of)
+            if (fitting := kernels[of]) is not None:
                 worst = max(worst, gate.check(fitting, case))
-        return max(worst, gate.check(kernel, gate.full))
+        return worst
 
     def _small(self, candidate: Candidate, workload: Workload) -> Kernel | None:
         """A kernel of another shape; None where these knobs do not fit that shape."""
@@ -183,14 +188,18 @@ def _end_if_lost(problem: BaseException) -> None:
         os._exit(_LOST_DEVICE)
 
 
+def _log(what: object) -> None:
+    """Write the traceback of a problem to the log, under a line that says whose."""
+    print(f"\n{what}:\n{traceback.format_exc()}", file=sys.stderr, flush=True)  # noqa: T201
+
+
 def _call(kernel: Kernel, given: list[Any]) -> Callable[[], object]:
     return lambda: kernel.launch(*given)
 
 
 def _symbolic(kernel: Kernel) -> bool:
     """Whether one build serves all shapes."""
-    dims = (dim for spec in kernel.signature.buffers for dim in spec.shape)
-    return any(not isinstance(dim, int) for dim in dims)
+    return any(scalar.bound for scalar in kernel.signature.scalars)
 
 
 def serve(requests: Iterable[str], send: Send) -> None:
@@ -212,6 +221,7 @@ def serve(requests: Iterable[str], send: Send) -> None:
                 send({"answer": session.finals(request)})
         except Exception as problem:  # noqa: BLE001 - told to the tuner, in a line
             _end_if_lost(problem)
+            _log(request["do"])
             send({"error": described(problem)})
 
 

@@ -24,6 +24,7 @@ app = typer.Typer(add_completion=False)
 
 INTERRUPTED: Final = 130
 _BUDGET: Final = "60s"
+_MOST_REASONS: Final = 40
 
 
 @app.command()
@@ -69,6 +70,10 @@ def tune(
             "--compile-only", help="For a GPU that is not here: by static cost."
         ),
     ] = False,
+    log: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="For tracebacks of what failed."),
+    ] = None,
 ) -> None:
     """Find the fastest schedule of an operator, a family's members, or a network's.
 
@@ -92,6 +97,7 @@ def tune(
                 "--shape, --dtype, --attr and --trials"
             )
         how = {"target": machine, "seed": seed, "storage": storage, "resume": resume}
+        how["log"] = log
         tune_network(model, batch, limit or options.seconds(_BUDGET), how, _tell)
         return
     if op is None:
@@ -110,6 +116,7 @@ def tune(
         "storage": storage,
         "resume": resume,
         "compile_only": compile_only,
+        "log": log,
     }
     console.say(
         f"tuning {op} {'by static cost for' if compile_only else 'on'} {machine}"
@@ -161,8 +168,10 @@ def _tell(reports: list[Report], seconds: float) -> None:
     head = ("workload", "default", "best", "faster", "tried", "with")
     console.table(head, map(_row, reports))
     for report in reports:
-        for reason, count in report.reasons.items():
+        for reason, count in list(report.reasons.items())[:_MOST_REASONS]:
             console.say(f"{report.operator}: {count} x {reason}")
+        if (more := len(report.reasons) - _MOST_REASONS) > 0:
+            console.say(f"{report.operator}: {more} more kinds of failure")
         if report.note:
             console.say(f"{report.operator}: {report.note}")
     files = {report.record.parent for report in reports if report.record}

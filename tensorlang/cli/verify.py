@@ -12,9 +12,10 @@ from tensorlang import targets
 from tensorlang.cli import choosing, console, options
 from tensorlang.errors import TensorlangError
 from tensorlang.ops import operators as known
+from tensorlang.ops.operator import DIRECT
 from tensorlang.ops.random.verification import GROUPS, Group
 from tensorlang.runtime import build, toolchain
-from tensorlang.tuner.gate import Gate, Wrong
+from tensorlang.tuner.gate import Gates, Wrong
 from tensorlang.tuner.pruning import overrun
 
 if TYPE_CHECKING:
@@ -127,13 +128,14 @@ def _comparison(
     """The kernels of small ragged shapes beside the interpreter's results."""
 
     def check() -> Outcome:
-        given = Gate(op, workload, op.algorithms["direct"].tolerance)
-        cases = given.small
-        for case in cases:
+        gates = Gates(op, workload)
+        cases = gates.of(DIRECT).nonempty
+        runs = 0
+        for number, case in enumerate(cases):
             made = choosing.choose(op, case.workload, target)
-            served = op.algorithms[made.algorithm].tolerance
-            gate = Gate(op, case.workload, max(given.tolerance, served))
-            gate.check(build(made.schedule, target), case)
-        return f"as the interpreter, ragged shapes: {len(cases)}", ""
+            gate = gates.of(made.algorithm)
+            gate.check(build(made.schedule, target), gate.nonempty[number])
+            runs += len(gate.nonempty[number].runs)
+        return f"as the interpreter: {len(cases)} shapes, {runs} sets of arrays", ""
 
     return check

@@ -43,7 +43,8 @@ def without(func, number):
 )
 def test_each_barrier_is_needed(name):
     op = find(name)
-    case = next(Gate(op, op.default, 1.0)._judged())
+    gate = Gate(op, op.default, 1.0)
+    case = gate.compiled(gate.odd)
     func = default(op, case.workload, GPU, {})[0].function
     lowered = lower(func, GPU)
     given = iter(case.scalars)
@@ -54,7 +55,11 @@ def test_each_barrier_is_needed(name):
     }
 
     def outcome(func):
-        run(func, *(array.copy().reshape(-1) for array in case.inputs), **scalars)
+        run(
+            func,
+            *(array.copy().reshape(-1) for array in case.runs[0].inputs),
+            **scalars,
+        )
 
     outcome(lowered)
     assert barriers(lowered) > 0

@@ -1,0 +1,159 @@
+"""The values at which a function decides something, by its comparisons.
+
+`select(x[i] * 2 > 6, ...)` decides at x = 3: what is compared with a constant is
+followed back to the element that it is made of. A kernel that is wrong on one side of
+such a value only is found by values on both sides and on it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from tensorlang.errors import TensorlangError
+from tensorlang.ir.dtypes import DType
+from tensorlang.ir.nodes import (
+    COMPARISONS,
+    Binary,
+    Bitcast,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    Function,
+    Let,
+    Load,
+    Splat,
+    Unary,
+    Var,
+)
+from tensorlang.ir.visit import walk
+from tensorlang.tuner.specials import Constants
+
+_CHOICES: Final = ("min", "max", *COMPARISONS)
+_DEEPEST: Final = 32
+_MOST: Final = 64  # values of a type
+# operations with a constant on the right, undone; the rest keeps the value as it is
+_INVERSE: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
+    "add": lambda c, k: c - k,
+    "sub": lambda c, k: c + k,
+    "mul": lambda c, k: c / k if isinstance(c, float) else c // k,
+    "div": lambda c, k: c * k,
+    "floordiv": lambda c, k: c * k,
+    "xor": lambda c, k: c ^ k,
+    "shl": lambda c, k: c >> k,
+    "shr": lambda c, k: c << k,
+}
+
+
+def decisions(func: Function) -> Constants:
+    """The values, and those next to them, of the elements that decide, by type."""
+    lets = {n.var: n.value for n in walk(func.body) if isinstance(n, Let)}
+    found: dict[DType, dict[Any, None]] = defaultdict(dict)
+    for node in walk(func.body):
+        if isinstance(node, Compare | Binary) and node.op in _CHOICES:
+            for side, other in ((node.a, node.b), (node.b, node.a)):
+                constant = _constant(other, lets)
+                if constant is not None:
+                    for dtype, value in _sources(side, constant, lets, _DEEPEST):
+                        found[dtype].update(dict.fromkeys(_near(dtype, value)))
+    return {
+        dtype.numpy: tuple(values)[:_MOST]
+        for dtype, values in sorted(found.items(), key=lambda one: one[0].name)
+    }
+
+
+def _constant(expr: Expr, lets: Mapping[Var, Expr]) -> Any:
+    """The value of a literal, None of anything else."""
+    while isinstance(expr, Splat | Var | Cast):
+        if isinstance(expr, Var):
+            if expr not in lets:
+                return None
+            expr = lets[expr]
+        else:
+            expr = expr.value if isinstance(expr, Splat) else expr.a
+    return expr.value if isinstance(expr, Const) else None
+
+
+def _sources(
+    expr: Expr, value: Any, lets: Mapping[Var, Expr], depth: int
+) -> Iterator[tuple[DType, Any]]:
+    """The elements that make an expression have a value, each with what it then is."""
+    if depth == 0:
+        return
+    if isinstance(expr, Load):
+        yield expr.dtype.scalar, value
+    elif isinstance(expr, Var):
+        if expr in lets:
+            yield from _sources(lets[expr], value, lets, depth - 1)
+    elif isinstance(expr, Bitcast) and expr.dtype.lanes == 1:
+        bits = np.array(_fitting(expr.dtype, value), expr.dtype.numpy)
+        yield from _sources(expr.a, bits.view(expr.a.dtype.numpy)[()], lets, depth)
+    elif isinstance(expr, Binary):
+        for operand, inner in _undone(expr, value, lets):
+            yield from _sources(operand, inner, lets, depth - 1)
+    elif isinstance(expr, Unary):
+        inner = ~value if expr.op == "not" and isinstance(value, int) else -value
+        yield from _sources(expr.a, inner, lets, depth - 1)
+        if expr.op == "abs":
+            yield from _sources(expr.a, value, lets, depth - 1)
+    elif isinstance(expr, Cast | Splat):
+        inner = expr.a if isinstance(expr, Cast) else expr.value
+        yield from _sources(inner, value, lets, depth - 1)
+
+
+def _undone(
+    expr: Binary, value: Any, lets: Mapping[Var, Expr]
+) -> Iterator[tuple[Expr, Any]]:
+    """The operand that is no constant, and what it is where the result is `value`."""
+    left, right = _constant(expr.a, lets), _constant(expr.b, lets)
+    if right is not None:
+        yield expr.a, _inverted(expr.op, value, right)
+    elif left is not None:
+        swapped = left - value if expr.op == "sub" else value
+        yield expr.b, _inverted(expr.op, value, left) if expr.op != "sub" else swapped
+    elif expr.a == expr.b and expr.op == "mul" and value > 0:
+        yield expr.a, math.sqrt(value)
+
+
+def _inverted(op: str, value: Any, constant: Any) -> Any:
+    try:
+        return _INVERSE[op](value, constant) if op in _INVERSE else value
+    except (ZeroDivisionError, OverflowError, TypeError, ValueError):
+        return value
+
+
+def _near(dtype: DType, value: Any) -> Iterator[Any]:
+    """A value, its neighbours in its type, and others beyond it on both sides."""
+    if isinstance(value, np.generic) and np.isnan(value):  # of certain bits
+        yield value
+        return
+    try:
+        exact = _fitting(dtype, value)
+    except (TensorlangError, ValueError, OverflowError, TypeError):
+        return
+    if dtype.is_bool:
+        return
+    if dtype.is_integer:
+        low, high = dtype.limits
+        beyond = (exact, exact - 1, exact + 1, -exact, 2 * exact, exact // 2)
+        yield from (n for n in beyond if low <= n <= high)
+        return
+    number = np.array(exact, dtype.numpy)
+    with np.errstate(all="ignore"):
+        sides = [
+            np.nextafter(number, np.array(s, dtype.numpy)) for s in (-np.inf, np.inf)
+        ]
+        every = np.array([number, *sides, -number, number * 2, number / 2])
+    yield from (n for n in every.astype(dtype.numpy))
+
+
+def _fitting(dtype: DType, value: Any) -> Any:
+    """The value as a constant of a type: rounded or wrapped into it."""
+    number = value.item() if isinstance(value, np.generic) else value
+    whole = dtype.is_integer and isinstance(number, float)
+    return Const(math.floor(number) if whole else number, dtype.scalar).value

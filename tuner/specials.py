@@ -1,0 +1,305 @@
+"""Values that kernels get wrong, and arrays that hold them.
+
+*Plain* values are random. *Mild* ones, such as 0, -0, 1, ties and subnormals, may stand
+anywhere in number. *Wild* ones, such as infinities and NaNs, hide all others that are
+folded with them, so a fold is given one of them at a time. Powers of *huge* numbers
+overflow, in one order of a fold and not in another: one array alone is given one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any, Final, TypeAlias
+
+import ml_dtypes
+import numpy as np
+
+from tensorlang.ops.examples import Fill, Input, plain
+
+Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
+# by element type, values at which a kernel decides something
+Constants: TypeAlias = Mapping["np.dtype[Any]", tuple[Any, ...]]
+
+SEED: Final = 1
+RANDOM: Final = ("random values", plain(SEED))
+MILD: Final = 16.0  # the largest number that is mild
+_HUGE: Final = 1 / 4  # of a type's largest exponent: there, numbers are huge
+# exponents over the largest, such that no small power comes near to that
+_EXPONENTS: Final = (-0.9, -0.6, -0.3, -0.1, 0.1, 0.2, 0.28, 0.38, 0.7, 0.9)
+_NUMBERS: Final = (0.0, 1.0, 0.5, 2.0, 3.0, 17.0, 88.75, 104.0, 127.5, 1000.0, 30000.0)
+_FEW_RESULTS: Final = 64
+_FEW: Final = 4  # turns of mild values where each stands among others
+
+
+@dataclass(frozen=True, slots=True)
+class Special:
+    """The special values of an input; of integers all are mild and wild."""
+
+    mild: Array
+    wild: Array
+    huge: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """The special values that arrays are filled with.
+
+    Attributes:
+        constants: Values that the reference or a candidate compares with, and those
+            next to them.
+        least: The least size of the other numbers, apart from 0.
+        most: Their largest; infinities and NaNs are always there.
+    """
+
+    constants: Constants = field(default_factory=dict)
+    least: float = 0.0
+    most: float = math.inf
+
+    def of(self, given: Input) -> Special:
+        """The values for an input."""
+        own = np.array(self.constants.get(given.dtype, ()), given.dtype)
+        if given.limits is not None:
+            values = _whole(given, own.tolist())
+            return Special(values, values, values[:0])
+        values = np.concatenate([own, _floats(given.dtype)])
+        with np.errstate(invalid="ignore"):  # which signalling NaNs are
+            sizes = np.abs(values.astype(np.float64))
+        finite, edge = np.isfinite(sizes), _edge(given.dtype)
+        kept = (sizes == 0) | ((sizes >= self.least) & (sizes <= self.most))
+        kept[: len(own)] = True
+        mild = sizes <= min(MILD, edge)
+        return Special(
+            values[finite & kept & mild],
+            values[~finite | (kept & ~mild & (sizes <= edge))],
+            values[finite & kept & ~mild & (sizes > edge)],
+        )
+
+
+def _edge(dtype: np.dtype[Any]) -> float:
+    """Where the huge numbers of a type begin."""
+    return math.ldexp(1.0, int(int(ml_dtypes.finfo(dtype).maxexp) * _HUGE))
+
+
+def _floats(dtype: np.dtype[Any]) -> Array:
+    """Special numbers of a float type, from those next to 0 to its NaNs."""
+    info = ml_dtypes.finfo(dtype)
+    least, normal = float(info.smallest_subnormal), float(info.smallest_normal)
+    most, eps = float(info.max), float(info.eps)
+    edges = (1 + eps, 1 - eps / 2, eps, least, normal - least, normal, most, np.inf)
+    spread = (1.375 * 2.0 ** int(e * int(info.maxexp)) for e in _EXPONENTS)
+    numbers = [s for size in (*_NUMBERS, *edges, *spread) for s in (size, -size)]
+    return np.concatenate([np.array(numbers).astype(dtype), _nans(dtype)])
+
+
+def _nans(dtype: np.dtype[Any]) -> Array:
+    """Quiet and signalling NaNs of either sign, with payloads of few and many bits."""
+    unsigned = np.dtype(f"u{dtype.itemsize}")
+    bits = int(np.array(np.inf, dtype).view(unsigned))
+    quiet = 1 << (int(ml_dtypes.finfo(dtype).nmant) - 1)
+    sign = 1 << (8 * dtype.itemsize - 1)
+    payloads = (quiet, sign | quiet, quiet | 1, sign | (2 * quiet - 1), 1, sign | 1)
+    return np.array([bits | payload for payload in payloads], unsigned).view(dtype)
+
+
+def _whole(given: Input, own: Iterable[int]) -> Array:
+    """Special numbers of an integer type, within what an input takes."""
+    assert given.limits is not None
+    low, high = given.limits
+    steps = (8, 16, 32, 64) if given.dtype.kind != "b" else ()
+    powers = [(1 << bits) + d for bits in steps for d in (-1, 0, 1)]
+    powers += [p // 2 for p in powers]
+    ends = [low, low + 1, (low + high) // 2, high - 1, high]
+    every = dict.fromkeys([0, 1, -1, 2, -2, 3, 7, 100, -100, *ends, *powers, *own])
+    taken = [n for n in every if low <= n <= high and (n or not given.nonzero)]
+    return np.array(taken, given.dtype)
+
+
+def rotated(pool: Pool, turn: int, *, wild: bool, all_of: bool = True) -> Fill:
+    """Special values one after the other, so that in many turns each stands everywhere.
+
+    Of several arrays, each pair of values stands together in some turn. Where not all
+    of an array is special, every other element is: what is folded has plain ones, too,
+    which special ones that cancel do not hide.
+    """
+
+    def made(number: int, given: Input, array: Array) -> Array:
+        special = pool.of(given)
+        values = special.mild
+        if wild and given.limits is None:
+            values = np.concatenate([values, special.wild, special.huge])
+        place = np.arange(array.size).reshape(array.shape)
+        step = place if all_of else place // 2
+        run = step // len(values)
+        chosen = values[(step + (number + 1) * (turn + run)) % len(values)]
+        return np.where(all_of | ((place + run + turn) % 2 == 0), chosen, array)
+
+    return _over_plain(turn, made)
+
+
+def sparse(
+    pool: Pool, turn: int, count: int, *, every: bool = False, side: int = 0
+) -> Fill:
+    """Plain values with `count` wild ones in each array, or of every kind.
+
+    The first and the last element have their turns; of several arrays, other ones. The
+    plain ones are negative for a `side` of -1, positive for 1.
+    """
+
+    def made(number: int, given: Input, array: Array) -> Array:
+        special = pool.of(given)
+        values = special.wild
+        if given.limits is None:
+            if every:
+                values = np.concatenate([special.mild, special.wild, special.huge])
+            if side:
+                array = np.copysign(array, np.array(side, array.dtype))
+        return _placed(array, values, turn + number, count)
+
+    return _over_plain(turn, made)
+
+
+def lone(pool: Pool, turn: int) -> Fill:
+    """Plain values, and one huge number in one of the arrays."""
+
+    def made(number: int, given: Input, array: Array) -> Array:
+        values = pool.of(given).huge
+        own = turn // len(values) == number if len(values) else False
+        return _placed(array, values, turn, 1) if own else array
+
+    return _over_plain(turn, made)
+
+
+def _placed(array: Array, values: Array, turn: int, count: int) -> Array:
+    """The array with some of the values, each in a place of its own."""
+    if not len(values) or not array.size:
+        return array
+    generator = np.random.default_rng((SEED, turn))
+    places = generator.choice(array.size, min(count, array.size), replace=False)
+    ends = (0, array.size - 1)
+    if len(places) > len(ends):
+        places[:2] = ends
+    elif turn % 3 < len(ends):
+        places[0] = ends[turn % 3]
+    array.reshape(-1)[places] = values[(turn + np.arange(len(places))) % len(values)]
+    return array
+
+
+def _over_plain(turn: int, made: Callable[[int, Input, Array], Array]) -> Fill:
+    """Arrays made of plain ones, each by its number among them."""
+
+    def fill(given: Sequence[Input]) -> list[Array]:
+        arrays = zip(given, plain(SEED + turn)(given), strict=True)
+        return [made(number, *one) for number, one in enumerate(arrays)]
+
+    return fill
+
+
+def constant(value: float) -> Fill:
+    """The same number everywhere, or the nearest that an input takes."""
+
+    def made(given: Input) -> Array:
+        number = value
+        if given.limits is not None:
+            low, high = given.limits
+            number = min(max(int(value), low, int(given.nonzero)), high)
+        return np.full(given.shape, number, given.dtype)
+
+    return lambda given: list(map(made, given))
+
+
+def ramp(step: int, *, exact: bool) -> Fill:
+    """Numbers that count up or, by a step of -1, down.
+
+    Where results must match to the bit, each element's own index, as far as the type
+    goes; else floats are from -4 to 4, of which sums do not cancel to nothing.
+    """
+
+    def made(given: Input) -> Array:
+        count = np.arange(prod(given.shape))[::step].reshape(given.shape)
+        if given.limits is None:
+            scaled = count if exact else count * (8 / max(count.size, 1)) - 4
+            return scaled.astype(given.dtype)
+        low, high = given.limits
+        start = min(max(low, int(given.nonzero)), high)
+        start = max(start, min(0, high))
+        count %= min(high - start + 1, count.size + 1)
+        return (start + count).astype(given.dtype)
+
+    return lambda given: list(map(made, given))
+
+
+def fills(
+    pool: Pool, inputs: Sequence[Input], *, pointwise: bool, exact: bool
+) -> Iterator[tuple[str, Fill]]:
+    """What a small case is filled with, each with a name for people.
+
+    Args:
+        pool: The special values.
+        inputs: What is filled.
+        pointwise: Whether no result is made of two elements of an array.
+        exact: Whether results must match to the bit.
+    """
+    yield RANDOM
+    yield "zeros", constant(0)
+    yield "equal values", constant(1.5)
+    yield "values that count up", ramp(1, exact=exact)
+    yield "values that count down", ramp(-1, exact=exact)
+    specials = [pool.of(each) for each in inputs]
+    mild = max((len(each.mild) for each in specials), default=0)
+    wild = max((len(each.wild) for each in specials), default=0)
+    huge = max((len(each.huge) for each in specials), default=0)
+    for turn in range(mild + wild + huge if pointwise else _FEW):
+        every = pointwise or (exact and turn % 2 == 1)
+        special = rotated(pool, turn, wild=every, all_of=every)
+        yield f"special values, turn {turn}", special
+    if pointwise:
+        return
+    count = mild + wild + huge
+    for turn in range(2 * count if exact else 0):  # the largest, then the least of all
+        special = sparse(pool, turn, 3, every=True, side=-1 if turn < count else 1)
+        yield f"few special values, turn {turn}", special
+    for turn in range(0 if exact else wild):
+        yield f"few special values, turn {turn}", sparse(pool, turn, 1)
+    for turn in range(0 if exact else huge * len(specials)):
+        yield f"one huge number, turn {turn}", lone(pool, turn)
+
+
+def few(
+    pool: Pool,
+    inputs: Sequence[Input],
+    results: int,
+    *,
+    pointwise: bool,
+    exact: bool,
+    large: bool,
+) -> Iterator[tuple[str, Fill]]:
+    """What large arrays are filled with: as many special values at once as can be.
+
+    Args:
+        pool: The special values.
+        inputs: What is filled.
+        results: How many elements the largest output has.
+        pointwise: Whether no result is made of two elements of an array.
+        exact: Whether results must match to the bit.
+        large: Whether a run is so dear that there should be one.
+    """
+    specials = [pool.of(each) for each in inputs]
+    count = max((len(each.wild) + len(each.huge) for each in specials), default=0)
+    if pointwise:
+        mixed = rotated(pool, 0, wild=True, all_of=False)
+        yield "special values among random ones", mixed
+    else:
+        count = max(min(2 * count, results // 8), 1)
+        yield "a few special values", sparse(pool, 0, count, every=exact)
+        if results < _FEW_RESULTS:
+            yield RANDOM
+    if not large:
+        yield "zeros", constant(0)
+        yield "equal values", constant(1.5)
+        mild = rotated(pool, 1, wild=False, all_of=False)
+        yield "mild special values", mild
+        for number, each in enumerate(() if exact else specials):
+            yield "a huge number", lone(pool, number * len(each.huge))
