@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -15,6 +16,7 @@ from tensorlang_test_programs.expressions import Draw
 
 Change = Callable[[Draw, Any], None]
 
+NEWEST: Final = 25  # the opset that onnxruntime knows
 INTEGERS: Final = (
     *(0, 1, 2, -1, 3, -2, 4, 5, 7, 16, 100, -100, 10**6, 10**9, 10**12),
     *(2**31 - 1, -(2**31), 2**63 - 1, -(2**63)),
@@ -180,7 +182,20 @@ def _array(tensor: Any) -> Any:
 
 def version(draw: Draw, model: Any) -> None:
     """Another opset, whose operators may take inputs as attributes, or the reverse."""
-    restamp(model, draw(st.integers(1, 28)))
+    known = _first_versions()
+    kinds = [node.op_type for block in _blocks(model.graph) for node in block.node]
+    oldest = max((known.get(kind, 1) for kind in kinds), default=1)
+    restamp(model, draw(st.integers(min(oldest, NEWEST), NEWEST)))
+
+
+@cache
+def _first_versions() -> dict[str, int]:
+    """The opsets that operators are there from."""
+    made: dict[str, int] = {}
+    for schema in onnx.defs.get_all_schemas_with_history():
+        if not schema.domain:
+            made[schema.name] = min(schema.since_version, made.get(schema.name, 99))
+    return made
 
 
 def restamp(model: Any, opset: int) -> None:
