@@ -214,10 +214,15 @@ def update(
     else:
         given = [array if array is None else (array,) for array in arrays]
     lead = given[0]
-    if target is None and lead and type(lead[0]) is not np.ndarray:
+    if lead and type(lead[0]) is not np.ndarray:
+        from tensorlang.runtime.arrays import written  # noqa: PLC0415 - runtime
         from tensorlang.runtime.given_arrays import target_of  # noqa: PLC0415 - runtime
 
-        target = target_of(op.id, (array for of in given for array in of or ()))
+        if target is None:
+            target = target_of(op.id, (array for of in given for array in of or ()))
+        named = zip(op.takes.names, given, strict=True)
+        changed = [of for name, of in named if of and name not in op.takes.read]
+        written(array for of in changed for array in of)
     key = (target, *attributes.values(), *map(_kind, given))
     found = op.kernels.get(key)
     if found is None:

@@ -1,7 +1,8 @@
-"""Calls with PyTorch's tensors on a GPU that are as in a call before.
+"""Calls with PyTorch's tensors that need not be looked at closely.
 
-Such a call costs the host some ten microseconds: no tensor is described anew, and a
-fresh result is PyTorch's own from the start.
+They lie in host memory, or are on a GPU as in a call before. Such a call costs the host
+some ten microseconds: no tensor is described anew, and on a GPU a fresh result is
+PyTorch's own from the start.
 """
 
 from __future__ import annotations
@@ -18,6 +19,37 @@ if TYPE_CHECKING:
     from tensorlang.ops.tensors import Ready
 
 Shape = tuple[int, ...]
+
+
+def _is_recording(torch: Any) -> bool:
+    """Whether derivatives may be computed forward, or what is called written down."""
+    return bool(
+        torch.autograd.forward_ad._current_level >= 0  # noqa: SLF001
+        or torch._C._len_torch_dispatch_stack()  # noqa: SLF001
+        or torch._C._get_tracing_state()  # noqa: SLF001
+    )
+
+
+def in_host_memory(arrays: Sequence[Any]) -> list[np.ndarray[Any, Any]] | None:
+    """The memory of tensors of which nothing is recorded; None where one is no such."""
+    torch = sys.modules.get("torch")
+    if torch is None or _is_recording(torch):
+        return None
+    kinds, found = (torch.Tensor, torch.nn.Parameter), []
+    try:
+        for array in arrays:
+            if type(array) not in kinds or not array.is_cpu:
+                return None
+            held = array.contiguous()
+            if held.requires_grad and not torch.is_grad_enabled():
+                held = held.detach()
+            found.append(held.numpy())
+    except (
+        TypeError,
+        RuntimeError,
+    ):  # it requires a gradient, is sparse, bfloat16, ...
+        return None
+    return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,6 +79,8 @@ class Repeated:
             and out.dtype is self.dtype
             and not out.requires_grad
         )
+        if fits:
+            sys.modules["torch"].autograd.graph.increment_version(out)
         return out if fits else None
 
 

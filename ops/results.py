@@ -86,4 +86,10 @@ def given(
         raise DTypeError(f"{name}: out is {array.dtype}, the result is {dtype}")
     if not array.flags.writeable:
         raise ArgumentError(f"{name}: out is read-only; pass an array of your own")
+    if any(n > 1 and not s for n, s in zip(array.shape, array.strides, strict=True)):
+        raise ArgumentError(
+            f"{name}: out is a broadcast view whose elements share memory; pass an "
+            "array of your own"
+        )
+    arrays.written((out,))
     return array

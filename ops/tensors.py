@@ -269,6 +269,10 @@ def call(  # noqa: PLR0917 - by position, for speed
     given, asked = arrays, target
     for array in arrays:
         if type(array) is not np.ndarray:
+            held = on_torch.in_host_memory(arrays)
+            if held is not None:
+                like, arrays, there = array, held, None
+                break
             again = on_torch.repeated(op, arrays, attributes, scalars, target, out)
             if again is not None:
                 return again

@@ -7,7 +7,8 @@ object's type comes from, so none is imported that the caller does not use.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -22,10 +23,25 @@ _BFLOAT16: Final = np.dtype(bf16.numpy)
 _CPU_DEVICES: Final = (1, 3, 11)  # DLPack: host memory, pinned or managed by CUDA
 
 
-def kind_of(value: object) -> str:
+def kind_of(value: Any) -> str:
     """Whose array this is: `numpy`, `torch`, `jax`, or the package's name."""
-    root = type(value).__module__.partition(".")[0]
+    return _kind_of(type(value).__mro__)
+
+
+@lru_cache(maxsize=512)
+def _kind_of(bases: tuple[type, ...]) -> str:
+    """The library that a class, or one that it is derived from, comes from."""
+    roots = [base.__module__.partition(".")[0] for base in bases]
+    known = (root for root in roots if root in _VIEWS)
+    root = next(known, roots[0])
     return "jax" if root == "jaxlib" else root
+
+
+def written(values: Iterable[Any]) -> None:
+    """Tell PyTorch's autograd that the values of some tensors are overwritten."""
+    tensors = [value for value in values if kind_of(value) == "torch"]
+    if tensors:
+        sys.modules["torch"].autograd.graph.increment_version(tensors)
 
 
 def view(value: Any, name: str) -> Array:
@@ -101,15 +117,48 @@ def _from_numpy(value: Any, name: str) -> Array:
 
 def _from_torch(tensor: Any, name: str) -> Array:
     torch = sys.modules["torch"]
+    if tensor.device.type == "meta":
+        raise ArgumentError(f"{name} is on meta; pass a tensor that has elements")
     if tensor.device.type != "cpu":
-        raise ArgumentError(f"{name} is on {tensor.device}; pass {name}.cpu()")
-    if tensor.requires_grad:
-        raise ArgumentError(
-            f"{name} requires a gradient, which would be lost; pass {name}.detach()"
-        )
+        raise ArgumentError(f"{name} is on {tensor.device}; pass its .cpu()")
+    tensor = untracked(tensor, name)
     if tensor.dtype == torch.bfloat16:
         return tensor.view(torch.int16).numpy().view(bf16.numpy)  # type: ignore[no-any-return]
     return tensor.numpy()  # type: ignore[no-any-return]
+
+
+def is_traced(torch: Any) -> bool:
+    """Whether PyTorch is writing down what is called: `jit.trace`, or `make_fx`."""
+    state = torch._C  # noqa: SLF001 - none of this has a public name
+    if state._get_tracing_state() is not None:  # noqa: SLF001
+        return True
+    proxies = state._TorchDispatchModeKey.PROXY  # noqa: SLF001
+    modes = state._len_torch_dispatch_stack()  # noqa: SLF001
+    return bool(modes and state._get_dispatch_mode(proxies))  # noqa: SLF001
+
+
+def untracked(tensor: Any, name: str) -> Any:
+    """A tensor of PyTorch of which nothing is recorded.
+
+    Raises:
+        ArgumentError: a derivative or a trace is, in which this call would be missing.
+    """
+    torch = sys.modules["torch"]
+    if is_traced(torch):
+        raise ArgumentError(
+            f"{name} is being traced by PyTorch, for which the result would be a "
+            "constant; call the operator of tensorlang.interop.torch"
+        )
+    forward = torch.autograd.forward_ad
+    dual = forward._current_level >= 0 and torch._C._is_fwd_grad_enabled()  # noqa: SLF001
+    if (tensor.requires_grad and torch.is_grad_enabled()) or (
+        dual and forward.unpack_dual(tensor).tangent is not None
+    ):
+        raise ArgumentError(
+            f"{name} requires a gradient, which would be lost; pass its .detach(), or "
+            "call the operator of tensorlang.interop.torch"
+        )
+    return tensor.detach()
 
 
 def _to_torch(array: Array) -> Any:
@@ -124,7 +173,8 @@ def _from_jax(value: Any, name: str) -> Array:
         return _from_buffer(value, name)
     if "Tracer" in type(value).__name__:
         raise ArgumentError(
-            f"{name} is being traced by JAX: call kernels outside of jax.jit"
+            f"{name} is being traced by JAX: call the operator of "
+            "tensorlang.interop.jax, or this one outside of JAX's transforms"
         )
     platforms = {device.platform for device in value.devices()}
     if platforms != {"cpu"}:

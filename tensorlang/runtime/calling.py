@@ -20,7 +20,7 @@ import numpy as np
 
 from tensorlang.errors import ArgumentError, DTypeError, ShapeError
 from tensorlang.ir.dtypes import DType
-from tensorlang.runtime.arrays import Array, immutable, view
+from tensorlang.runtime.arrays import Array, immutable, view, written
 from tensorlang.runtime.device_arrays import DeviceArray, not_in_a_row
 from tensorlang.runtime.overlaps import separate_inputs, separate_written
 from tensorlang.runtime.signature import (
@@ -122,6 +122,8 @@ def _array(
         raise ArgumentError(
             f"{where} is read-only, and the kernel writes it; pass a writable array"
         )
+    if spec.written:
+        written((arg,))
     if (
         spec.written
         and array.size

@@ -6,6 +6,7 @@ the way out.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from functools import cache
 from typing import Any, Final
@@ -15,7 +16,7 @@ import numpy as np
 from tensorlang.errors import ArgumentError, DTypeError
 from tensorlang.ir.dtypes import bf16
 from tensorlang.runtime import cuda_device, cuda_driver, cuda_results, dlpack
-from tensorlang.runtime.arrays import Array
+from tensorlang.runtime.arrays import Array, untracked
 from tensorlang.runtime.device_arrays import DeviceArray, Place, Shape, row_major
 
 _CONTEXT: Final = "import pycuda.autoprimaryctx in place of pycuda.autoinit"
@@ -126,9 +127,11 @@ def from_torch(tensor: Any, name: str) -> DeviceArray:
         ArgumentError: it takes part in a gradient.
         DTypeError: NumPy has no such type.
     """
-    if tensor.requires_grad:
+    tensor = untracked(tensor, name)
+    if tensor.is_neg() or tensor.layout is not sys.modules["torch"].strided:
         raise ArgumentError(
-            f"{name} requires a gradient, which would be lost; pass {name}.detach()"
+            f"{name} is {tensor.layout}, or a view that negates its memory; pass its "
+            ".to_dense() or .resolve_neg()"
         )
     dtype = _of_torch(tensor.dtype)
     if dtype is None:

@@ -75,6 +75,22 @@ def test_torch_tensors_with_gradients_are_refused(scale, torch):
         scale(x, 2.0)
 
 
+def test_nothing_is_recorded_where_pytorch_says_so(scale, torch):
+    x = torch.ones(16, requires_grad=True)
+    for without in (torch.no_grad, torch.inference_mode):
+        with without():
+            assert torch.equal(scale(x, 2.0), 2 * torch.ones(16))
+
+
+def test_what_a_kernel_writes_is_not_differentiated_as_it_was(scale, torch):
+    x = torch.ones(16, requires_grad=True)
+    held = x.detach() * 1
+    y = (x * held).sum()
+    scale(torch.ones(16), 2.0, out=held)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.backward()
+
+
 def test_torch_tensors_elsewhere_are_refused(scale, torch):
     with pytest.raises(ArgumentError, match=r"hand: x is on meta; pass"):
         scale(torch.ones(16, device="meta"), 2.0, out=np.empty(16, F32))
