@@ -48,7 +48,7 @@ def _plan_grad(
             f"{id}: dy is {dtypes[0]} and the logits {dtypes[1]}; cast one of them"
         )
     inner = canonical[1] if shown else ()
-    del rest["smoothed"]
+    rest.pop("smoothed", None)
     return Plan((inner, *canonical), dtypes, (logits,), rest)
 
 

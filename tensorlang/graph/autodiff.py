@@ -20,7 +20,7 @@ from tensorlang.graph.gradients import Found, Site, arguments_of, is_float, of_o
 from tensorlang.graph.leaves import constant
 from tensorlang.graph.scopes import named, outside
 from tensorlang.graph.specs import TensorSpec
-from tensorlang.graph.values import Form, Node, Value, make
+from tensorlang.graph.values import Form, Node, Value, zeros
 from tensorlang.ops import math
 
 _WITHOUT: Final = {
@@ -29,7 +29,6 @@ _WITHOUT: Final = {
     "while_grad": "the gradient of the while_loop at {} has no gradient itself; where "
     "one is needed, write a number of turns out in Python",
 }
-ZEROS: Final = Form("zeros")
 FOR_GRAD: Final = Form("for_grad")
 WHILE_GRAD: Final = Form("while_grad")
 # the rules of what is no operator; `tensorlang.graph.autodiff_forms` fills it
@@ -69,11 +68,6 @@ def _one(value: Value) -> Value:
         )
     assert isinstance(value.spec, TensorSpec)
     return constant(np.ones(value.spec.at({}).shape, value.spec.numpy))
-
-
-def zeros(spec: Any) -> Any:
-    """A tensor of zeros."""
-    return make(ZEROS, (), {}, (spec,), where=outside()).results[0]
 
 
 def or_zeros(gradient: Value | None, value: Value) -> Value:

@@ -3,17 +3,71 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tensorlang.graph.gradients import Found, Site, by_name, replaying, rule
-from tensorlang.graph.values import Value
+from tensorlang.graph.values import Value, zeros
 from tensorlang.ops import math, nn, random
 from tensorlang.ops.registry import find
 
 
-@rule("nn.batch_norm", "nn.batch_norm_train")
+@rule("nn.layer_norm", "nn.rms_norm")
+def _norm(site: Site) -> Found:
+    """By name; where there is no weight, a bias has the sum of what is beside it."""
+    named, dy = site.named, site.dy
+    found = by_name(site, ("x", "weight", "bias"))
+    if named["weight"] is None and site.wants("bias"):
+        others = beside(dy.ndim, named.get("axis", -1))
+        found.append((named["bias"], math.sum(dy, others)))
+    return found
+
+
+@rule("nn.batch_norm_train")
+def _batch_norm_train(site: Site) -> Found:
+    """The same, and through the moments that it moves on."""
+    named, found = site.named, []
+    first, mean, var = site.dys
+    if first is not None:
+        found = _norm(replace(site, dys=(first,)))
+    x, others = named["x"], beside(named["x"].ndim, named["axis"])
+    left, rate = 1.0 - named["momentum"], named["momentum"]
+    if mean is not None:
+        found.append((named["running_mean"], mean * left))
+        found.append((x, math.mean_grad(mean * rate, x, others)))
+    if var is not None:
+        found.append((named["running_var"], var * left))
+        found.append((x, math.var_grad(var * rate, x, others, 1.0)))
+    return found
+
+
+@rule("nn.batch_norm")
 def _batch_norm(site: Site) -> Found:
-    return by_name(site, ("x", "weight", "bias"))
+    """The same, and those of the moments."""
+    named, dy, found = site.named, site.dy, _norm(site)
+    if not (site.wants("mean") or site.wants("var")):
+        return found
+    others = beside(dy.ndim, named["axis"])
+    mean, var, weight = (named[name] for name in ("mean", "var", "weight"))
+    scale = math.rsqrt(var + named["eps"])
+    gain = scale if weight is None else scale * weight
+    centred = named["x"] - across(mean, dy.ndim, named["axis"])
+    by_scale = math.sum(dy * centred, others) * gain
+    found.append((mean, math.negative(math.sum(dy, others) * gain)))
+    found.append((var, by_scale * math.square(scale) * -0.5))
+    return found
+
+
+def beside(rank: int, axis: int) -> tuple[int, ...]:
+    """All axes but one."""
+    return tuple(at for at in range(rank) if at != axis % rank)
+
+
+def across(vector: Value, rank: int, axis: int) -> Any:
+    """A vector in a shape that broadcasts along one axis."""
+    shape = [1] * rank
+    shape[axis] = -1
+    return nn.reshape(vector, tuple(shape))
 
 
 @rule("math.add", "math.subtract")
@@ -32,8 +86,6 @@ def _added(site: Site) -> Found:
 @rule("nn.slice")
 def _slice(site: Site) -> Found:
     """Only the shape of what was sliced is looked at: it need not be kept."""
-    from tensorlang.graph.autodiff import zeros  # noqa: PLC0415 - it builds on this
-
     x, *bounds = (site.named[name] for name in ("x", "begin", "end", "step"))
     return [(x, nn.slice_grad(site.dy, zeros(x.spec), *bounds))]
 

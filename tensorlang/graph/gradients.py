@@ -42,11 +42,11 @@ class Site:
     @property
     def dy(self) -> Value:
         """The gradient of the first result."""
-        (first, *_) = self.dys
-        if first is None:
+        first, *others = self.dys
+        if first is None or any(dy is not None for dy in others):
             raise GraphError(
                 f"{self.node.id} ({self.node.place}) has a gradient of its first "
-                "result only, and that is not asked for"
+                "result only, and that of another is asked for"
             )
         return first
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from tensorlang.graph.autodiff import FOR_GRAD, WHILE_GRAD, ZEROS
+from tensorlang.graph.autodiff import FOR_GRAD, WHILE_GRAD
 from tensorlang.graph.forms import FOR, IF, LET, WHILE
 from tensorlang.graph.references import READ, WRITE, Ref
 from tensorlang.graph.specs import Spec
-from tensorlang.graph.values import Node, Value, make
+from tensorlang.graph.values import ZEROS, Node, Value, make
 
 if TYPE_CHECKING:
     from tensorlang.graph.parsing import Parser

@@ -11,8 +11,9 @@ from typing import Any, Final
 
 from tensorlang.graph.gradients import Found, Site, rule
 from tensorlang.graph.second_words import SLOPES, WINDOW, WORDS
-from tensorlang.graph.values import Value
-from tensorlang.ops import find, nn
+from tensorlang.graph.specs import TensorSpec
+from tensorlang.graph.values import Value, zeros
+from tensorlang.ops import find, math, nn
 
 
 @rule(*(f"{id}_grad" for id in (*SLOPES, *WORDS)))
@@ -30,9 +31,11 @@ def _said_anew(site: Site) -> Found:
     else:
         made = WORDS[id](**own)
     results = made if isinstance(made, tuple) else (made,)
-    pairs = [(v, d) for v, d in zip(results, site.dys, strict=False) if v is not None]
+    kept = [
+        value for value in results if value is not None
+    ]  # of a number there is none
     asked = {own[k]: v for k, v in site.named.items() if v in site.wanted}
-    found = backward([v for v, _ in pairs], [d for _, d in pairs], tuple(asked))
+    found = backward(kept[: len(site.dys)], site.dys, tuple(asked))
     return [(value, found.get(inner)) for inner, value in asked.items()]
 
 
@@ -60,8 +63,6 @@ def _pad(site: Site) -> Found:
 
 @rule("nn.concatenate_grad")
 def _concatenate(site: Site) -> Found:
-    from tensorlang.graph.autodiff import zeros  # noqa: PLC0415 - it builds on this
-
     pairs = zip(site.dys, site.node.results, strict=True)
     parts = [zeros(value.spec) if dy is None else dy for dy, value in pairs]
     return [(site.named["dy"], nn.concatenate(parts, site.named["axis"]))]
@@ -96,3 +97,31 @@ def _weight(site: Site) -> Found:
     dy, x = named["dy"], named["x"]
     by_image = find(f"{id}_grad_data")(dy, site.dy, x.shape[2:], **rest)
     return [(dy, find(id)(x, site.dy, **rest)), (x, by_image)]
+
+
+@rule("nn.cross_entropy_grad")
+def _cross_entropy(site: Site) -> Found:
+    """Of shares less what is true of each row, times its weight."""
+    named, back = site.named, site.dy
+    logits, labels, dy = (named[name] for name in ("logits", "labels", "dy"))
+    rest = {name: named[name] for name in ("ignore_index", "label_smoothing", "axis")}
+    axis = named["axis"]
+    if axis is None:
+        axis = 1 if logits.ndim > 1 else 0
+    ones = zeros(TensorSpec(labels.shape, logits.dtype)) + 1.0
+    counted = math.where(math.not_equal(labels, named["ignore_index"]), ones, 0.0)
+    if named["reduction"] == "mean":
+        dy = dy / math.sum(counted)
+    kept = list(logits.shape)
+    kept[axis] = 1
+    weights = nn.reshape(counted * dy, tuple(kept))
+    found: Found = [(logits, nn.softmax_grad(back * weights, logits, axis))]
+    if site.wants("dy"):
+        each = nn.cross_entropy_grad(ones, logits, labels, "none", **rest)
+        rows = math.sum(each * back, axis)
+        if named["reduction"] != "none":
+            rows = math.sum(rows)
+        if named["reduction"] == "mean":
+            rows = rows / math.sum(counted)
+        found.append((named["dy"], rows))
+    return found

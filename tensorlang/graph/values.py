@@ -236,6 +236,7 @@ class Key(Value):
 
 
 ELEMENT: Final = Form("element")
+ZEROS: Final = Form("zeros")
 
 
 def value_of(spec: Spec, node: Node | None = None, index: int = 0) -> Value:
@@ -279,3 +280,8 @@ def make(
     node.replay = replay
     node.results = tuple(value_of(spec, node, n) for n, spec in enumerate(specs))
     return node
+
+
+def zeros(spec: Spec) -> Any:
+    """A tensor of zeros."""
+    return make(ZEROS, (), {}, (spec,), where=outside()).results[0]

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from tensorlang.errors import GraphError, ShapeError
-from tensorlang.graph.autodiff import zeros
 from tensorlang.graph.specs import Dim, TensorSpec
-from tensorlang.graph.values import Node, Value
+from tensorlang.graph.values import Node, Value, zeros
 from tensorlang.onnx.calls import dtype_in
 from tensorlang.onnx.folding import checked_size, either, folded, tidy
 from tensorlang.onnx.reading import Ints, Sizes, reads
