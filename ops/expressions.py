@@ -77,7 +77,19 @@ def operator_of(
         declared=declared,
     )
     made.kernels = ready
+    made.__signature__ = _signature(definition)
     return made
+
+
+def _signature(definition: Callable[..., Any]) -> inspect.Signature:
+    """How an operator of this definition is called."""
+    found = inspect.signature(definition)
+    return found.replace(
+        parameters=[
+            p if p.kind is p.KEYWORD_ONLY else p.replace(annotation="Any")
+            for p in found.parameters.values()
+        ]
+    )
 
 
 def _target_of(id: str, given: tuple[Any, ...]) -> str | None:

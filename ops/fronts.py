@@ -20,6 +20,7 @@ from tensorlang.ops.tensors import FLOATS, TensorOperator, call
 
 if TYPE_CHECKING:
     from tensorlang.ops.operator import Launch
+    from tensorlang.ops.tensors import Operand
 
 INTEGERS: Final = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
 REALS: Final = (*FLOATS, *INTEGERS)
@@ -130,7 +131,7 @@ def binary(
 ) -> TensorOperator:
     """An operator of two operands that broadcast; one of them may be a number."""
 
-    def front(a: Any, b: Any, *, target: Any = None, out: Any = None) -> Launch:
+    def front(a: Operand, b: Operand, *, target: Any = None, out: Any = None) -> Launch:
         if type(a) is np.ndarray:
             if type(b) is np.ndarray:
                 return call(made, (a, b), ALL_ARRAYS, (), target, out)
@@ -149,7 +150,7 @@ def binary_grad(of: str, define: str, says: str) -> TensorOperator:
     """The gradients of an operator of two operands."""
 
     def front(
-        dy: Any, a: Any, b: Any, *, target: Any = None, out: Any = None
+        dy: Any, a: Operand, b: Operand, *, target: Any = None, out: Any = None
     ) -> Launch:
         return mixed(made, (dy, a, b), target, out)
 

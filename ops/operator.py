@@ -27,6 +27,8 @@ from tensorlang.ops.dispatch import Foreign, Late, Nowhere, overloaded
 from tensorlang.workload import Workload, attributes_of
 
 if TYPE_CHECKING:
+    from inspect import Signature
+
     from tensorlang.ir.cost import Cost
     from tensorlang.ir.nodes import Function
     from tensorlang.runtime import Kernel as BuiltKernel
@@ -88,6 +90,8 @@ class Operator:
         shorthand: From sizes as the command line takes them, such as MxNxK of a matrix
             product, to the shapes of the arrays.
     """
+
+    __signature__: Signature  # of an operator whose front names no parameters
 
     def __init__(
         self,

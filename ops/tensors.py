@@ -27,6 +27,11 @@ if TYPE_CHECKING:
 
 FLOATS: Final = ("f32", "bf16", "f16", "f64")
 Shape: TypeAlias = tuple[int, ...]
+# an array or a Python number; one number for all dimensions or one each; extents
+Operand: TypeAlias = Any
+Ints: TypeAlias = "int | Sequence[int]"
+Sizes: TypeAlias = Ints
+Padding: TypeAlias = "Ints | Sequence[tuple[int, int]] | str"
 MOST_ELEMENTS: Final = 1 << 48  # of an array: more than any memory holds
 _MOST_KNOWN: Final = 4096
 _SHAPE_AND_TYPE: Final = attrgetter("shape", "dtype")

@@ -28,6 +28,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="run tests/cuda and tests/targets without a GPU, by a machine for PTX",
     )
+    parser.addoption(
+        "--every-sample",
+        action="store_true",
+        help="take all samples where a test takes a number of them by itself",
+    )
 
 
 @pytest.fixture

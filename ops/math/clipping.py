@@ -14,6 +14,7 @@ from tensorlang.ops.operands import mixed, type_of
 
 if TYPE_CHECKING:
     from tensorlang.ops.operator import Launch
+    from tensorlang.ops.tensors import Operand
 
 _HERE: Final = "tensorlang.ops.math.selection_scalars"
 
@@ -27,8 +28,8 @@ _HERE: Final = "tensorlang.ops.math.selection_scalars"
 )
 def clip(
     x: Any,
-    low: Any = None,
-    high: Any = None,
+    low: Operand | None = None,
+    high: Operand | None = None,
     *,
     target: Any = None,
     out: Any = None,
@@ -58,8 +59,8 @@ def clip(
 def clip_grad(
     dy: Any,
     x: Any,
-    low: Any = None,
-    high: Any = None,
+    low: Operand | None = None,
+    high: Operand | None = None,
     *,
     target: Any = None,
     out: Any = None,

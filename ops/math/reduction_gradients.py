@@ -22,6 +22,7 @@ from tensorlang.ops.tensors import TensorOperator, tensor_operator
 
 if TYPE_CHECKING:
     from tensorlang.ops.operator import Launch
+    from tensorlang.ops.tensors import Ints
 
 _HERE: Final = "tensorlang.ops.math.reduction_gradient_definitions"
 _DOC: Final = """The gradient of `math.{of}` at `x`: {says}.
@@ -46,7 +47,7 @@ def _gradient(of: str, says: str) -> TensorOperator:
     def front(
         dy: Any,
         x: Any,
-        axis: Any = None,
+        axis: Ints | None = None,
         keepdims: bool = False,
         *,
         target: Any = None,
@@ -102,7 +103,7 @@ logsumexp_grad = _gradient("logsumexp", "dy times the softmax of x")
 def _mean_front(
     dy: Any,
     x: Any,
-    axis: Any = None,
+    axis: Ints | None = None,
     keepdims: bool = False,
     *,
     target: Any = None,
@@ -133,7 +134,7 @@ mean_grad = _declared("mean", _mean_front, "dy / n for each element", share=0.5)
 def var_grad(
     dy: Any,
     x: Any,
-    axis: Any = None,
+    axis: Ints | None = None,
     correction: float = 0.0,
     *,
     keepdims: bool = False,

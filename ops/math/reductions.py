@@ -17,6 +17,7 @@ from tensorlang.ops.tensors import FLOATS, TensorOperator
 
 if TYPE_CHECKING:
     from tensorlang.ops.operator import Launch
+    from tensorlang.ops.tensors import Ints
 
 _DOC: Final = """{says}
 
@@ -40,7 +41,7 @@ def _fold(
 
     def front(
         x: Any,
-        axis: Any = None,
+        axis: Ints | None = None,
         keepdims: bool = False,
         *,
         target: Any = None,
@@ -72,7 +73,7 @@ def _position(name: str, says: str) -> TensorOperator:
 
     def front(
         x: Any,
-        axis: Any = None,
+        axis: Ints | None = None,
         keepdims: bool = False,
         *,
         target: Any = None,
@@ -112,7 +113,7 @@ argmin = _position("argmin", "The position of the smallest.")
 @fold("math.var", allowed=FLOATS, scalars={"correction": 0.0})
 def var(
     x: Any,
-    axis: Any = None,
+    axis: Ints | None = None,
     correction: float = 0.0,
     keepdims: bool = False,
     *,

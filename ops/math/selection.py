@@ -12,6 +12,7 @@ from tensorlang.ops.operands import PYTHON, mixed
 
 if TYPE_CHECKING:
     from tensorlang.ops.operator import Launch
+    from tensorlang.ops.tensors import Operand
 
 _HERE: Final = "tensorlang.ops.math.selection_scalars"
 
@@ -24,7 +25,9 @@ _HERE: Final = "tensorlang.ops.math.selection_scalars"
     allowed=ANY,
     aliases=("where",),
 )
-def where(cond: Any, a: Any, b: Any, *, target: Any = None, out: Any = None) -> Launch:
+def where(
+    cond: Any, a: Operand, b: Operand, *, target: Any = None, out: Any = None
+) -> Launch:
     """The element of `a` where `cond` holds, else that of `b`.
 
     Args:
@@ -49,7 +52,7 @@ def where(cond: Any, a: Any, b: Any, *, target: Any = None, out: Any = None) -> 
     aliases=("where_grad",),
 )
 def where_grad(
-    dy: Any, cond: Any, a: Any, b: Any, *, target: Any = None, out: Any = None
+    dy: Any, cond: Any, a: Operand, b: Operand, *, target: Any = None, out: Any = None
 ) -> Launch:
     """The gradients of `math.where` for `a` and `b`: dy where each was chosen, else 0.
 
@@ -71,7 +74,7 @@ def where_grad(
     return mixed(where_grad, (dy, cond, a, b), target, out)
 
 
-def _an_array_beside(id: str, a: Any, b: Any) -> None:
+def _an_array_beside(id: str, a: Operand, b: Operand) -> None:
     """Refuse two numbers: nothing says what type they are of."""
     if type(a) in PYTHON and type(b) in PYTHON:
         raise ArgumentError(

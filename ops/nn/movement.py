@@ -25,6 +25,7 @@ from tensorlang.ops.tensors import TensorOperator, call, tensor_operator
 
 if TYPE_CHECKING:
     from tensorlang.ops.operator import Launch
+    from tensorlang.ops.tensors import Sizes
 
 _HERE: Final = "tensorlang.ops.nn.movement_definitions"
 _PICTURES: Final = ((64, 32, 28, 28),)
@@ -112,7 +113,8 @@ def transpose_grad(
     own(dy, x)
     order = None if axes is None else whole(id, "axes", axes)
     launch = call(transpose_grad, (dy,), {"axes": order}, (), target, out)
-    _same(id, tuple(launch[2].shape if out is None else out.shape), x)
+    made: Any = launch[2] if out is None else out
+    _same(id, tuple(getattr(made, "array", made).shape), x)
     return launch
 
 
@@ -126,9 +128,7 @@ def transpose_grad(
     allowed=ANY,
     aliases=("reshape",),
 )
-def reshape(
-    x: Any, shape: Sequence[int] | int, *, target: Any = None, out: Any = None
-) -> Launch:
+def reshape(x: Any, shape: Sizes, *, target: Any = None, out: Any = None) -> Launch:
     """The same elements, in row-major order, as an array of another shape.
 
     Nothing is moved where `x` lies in a row: the result is a view of it, unless there
@@ -162,7 +162,7 @@ def reshape(
 def reshape_grad(
     dy: Any,
     x: Any,
-    shape: Sequence[int] | int,
+    shape: Sizes,
     *,
     target: Any = None,
     out: Any = None,

@@ -32,6 +32,7 @@ from tensorlang.ops.tensors import (
 
 if TYPE_CHECKING:
     from tensorlang.ops.operator import Launch
+    from tensorlang.ops.tensors import Ints, Padding
     from tensorlang.workload import Workload
 
 _HERE: Final = "tensorlang.ops.nn.pooling_definitions"
@@ -236,10 +237,10 @@ def _max(rank: int) -> TensorOperator:
     @_operator(rank, "max")
     def max_pool(  # noqa: PLR0917 - in PyTorch's order
         x: Any,
-        kernel: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        dilation: Any = 1,
+        kernel: Ints,
+        stride: Ints | None = None,
+        padding: Padding = 0,
+        dilation: Ints = 1,
         ceil_mode: bool = False,
         layout: str | None = None,
         *,
@@ -282,10 +283,10 @@ def _max_grad(rank: int) -> TensorOperator:
     def max_pool_grad(  # noqa: PLR0917 - in PyTorch's order
         dy: Any,
         x: Any,
-        kernel: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        dilation: Any = 1,
+        kernel: Ints,
+        stride: Ints | None = None,
+        padding: Padding = 0,
+        dilation: Ints = 1,
         ceil_mode: bool = False,
         layout: str | None = None,
         *,
@@ -329,9 +330,9 @@ def _avg(rank: int) -> TensorOperator:
     @_operator(rank, "avg")
     def avg_pool(  # noqa: PLR0917 - in PyTorch's order
         x: Any,
-        kernel: Any,
-        stride: Any = None,
-        padding: Any = 0,
+        kernel: Ints,
+        stride: Ints | None = None,
+        padding: Padding = 0,
         ceil_mode: bool = False,
         count_include_pad: bool = True,
         divisor: int | None = None,
@@ -377,9 +378,9 @@ def _avg_grad(rank: int) -> TensorOperator:
     def avg_pool_grad(  # noqa: PLR0917 - in PyTorch's order
         dy: Any,
         x: Any,
-        kernel: Any,
-        stride: Any = None,
-        padding: Any = 0,
+        kernel: Ints,
+        stride: Ints | None = None,
+        padding: Padding = 0,
         ceil_mode: bool = False,
         count_include_pad: bool = True,
         divisor: int | None = None,
@@ -434,7 +435,7 @@ def _adaptive(rank: int, kind: str) -> TensorOperator:
     @_operator(rank, f"adaptive_{kind}")
     def adaptive_pool(
         x: Any,
-        results: Any,
+        results: Ints,
         layout: str | None = None,
         *,
         target: Any = None,
@@ -464,7 +465,7 @@ def _adaptive_grad(rank: int, kind: str) -> TensorOperator:
     def adaptive_pool_grad(
         dy: Any,
         x: Any,
-        results: Any,
+        results: Ints,
         layout: str | None = None,
         *,
         target: Any = None,

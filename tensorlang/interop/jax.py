@@ -1,32 +1,122 @@
-"""Our operators in JAX: functions with gradients, under `jit` and `grad`.
+"""Our operators in JAX: functions with all their derivatives, under its transforms.
 
 from tensorlang.interop import jax as ours
 
 y = ours.gelu(ours.dense(x, w, b))
 y = ours.dropout(y, 0.5, key=key)        # a key of tensorlang.ops.random: used once
+blur = ours.register(my_blur)            # an operator of one's own
 
-They run on the host through callbacks, on JAX's own memory (DLPack) where it is there.
+The operators of `tensorlang.ops.nn` and `math` are here by their names. They run on the
+host, on JAX's own memory (DLPack) where it is there, and under `jit` through callbacks.
+`grad`, `jvp`, `vmap` and what is made of them may be applied to them in any order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import lru_cache
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from typing import Any, Final
 
 import numpy as np
 
 from tensorlang.errors import ArgumentError
-from tensorlang.interop.rules import INSTALL, RULES, Rule, words_of
+from tensorlang.graph.specs import KeySpec, Spec, TensorSpec
+from tensorlang.graph.values import Value
+from tensorlang.interop import derivatives
+from tensorlang.interop.calls import (
+    ARRAYS,
+    INSTALL,
+    Call,
+    apart,
+    bound,
+    hashable,
+    key_of,
+    keys_of,
+    parameters,
+    words_of,
+)
 from tensorlang.ops import random
+from tensorlang.ops.operator import Operator
+from tensorlang.ops.registry import operators
 
 try:
     import jax
 except ImportError:
     raise ArgumentError(f"tensorlang.interop.jax needs JAX: {INSTALL}") from None
 
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
 
-def _array(value: Any) -> Any:
+
+@cache
+def register(op: Operator) -> Callable[..., Any]:
+    """Make an operator a function of JAX's.
+
+    Its gradient is the operator `my.blur_grad`, or what `graph.gradient_of` gave it;
+    without one it can be called where none is needed.
+    """
+
+    def call(*args: Any, **options: Any) -> Any:
+        made = _bind(op, bound(op, args, options))
+        return made[0] if len(made) == 1 else tuple(made)
+
+    call.__name__ = op.__name__
+    call.__doc__ = op.__doc__
+    return call
+
+
+def __getattr__(name: str) -> Callable[..., Any]:
+    if name not in _LIBRARY:
+        raise AttributeError(f"no operator is called {name!r}")
+    return register(_LIBRARY[name])
+
+
+_LIBRARY: Final = {
+    op.__name__ if op.__name__ in op.aliases else op.id.replace(".", "_"): op
+    for op in operators()
+    if op.id.startswith(("nn.", "math."))
+}
+
+
+def _bind(op: Operator, values: Sequence[Any]) -> list[Any]:
+    given = [
+        _array(p.kind, value) for p, value in zip(parameters(op), values, strict=True)
+    ]
+    call, arrays = apart(op, given)
+    made: list[Any] = _CALL.bind(*arrays, call=call)
+    return made
+
+
+def _array(kind: str, value: Any) -> Any:
+    if kind not in ARRAYS:
+        return hashable(value)
+    if kind == "arrays":
+        return [jax.numpy.asarray(each) for each in value]
+    if isinstance(value, random.Key):
+        if isinstance(jax.numpy.zeros(()), jax.core.Tracer):
+            raise ArgumentError(
+                "a key would be used once where a function is traced, and its numbers "
+                "repeated at each call: pass jnp.asarray(random.key_data(key)) to it"
+            )
+        return jax.numpy.asarray(words_of(value).astype(np.uint32))
+    plain = value is None or isinstance(value, (bool, int, float))
+    return value if plain else jax.numpy.asarray(value)
+
+
+# ------------------------------------------------------------------ what it computes
+
+
+def _host(call: Call, *arrays: Any) -> list[Any]:
+    held: list[Any] = [_memory(array) for array in arrays]
+    for at in keys_of(call):
+        held[at] = key_of(held[at])
+    args, kwargs = call.arguments(held)
+    made = call.op(*args, **kwargs)
+    results = made if isinstance(made, tuple) else (made,)
+    return [np.asarray(each, _canonical(each.dtype)) for each in results]
+
+
+def _memory(value: Any) -> Any:
     """The memory of an array of JAX, shared where that can be."""
     try:
         return np.from_dlpack(value)
@@ -34,85 +124,124 @@ def _array(value: Any) -> Any:
         return np.asarray(value)
 
 
-@lru_cache(maxsize=256)
-def _function(rule: Rule, options: tuple[Any, ...], there: tuple[bool, ...]) -> Any:
-    """The operator with these options, of the arrays that are there."""
-    given = dict(options)
-
-    def filled(arrays: tuple[Any, ...]) -> list[Any]:
-        left = iter(arrays)
-        return [_array(next(left)) if is_there else None for is_there in there]
-
-    def run(*arrays: Any) -> Any:
-        return np.asarray(rule.forward(*filled(arrays), **given))
-
-    def run_back(dy: Any, *arrays: Any) -> tuple[Any, ...]:
-        made = rule.backward(_array(dy), *filled(arrays), **given)
-        return tuple(np.asarray(each) for each in made if each is not None)
-
-    @jax.custom_vjp  # type: ignore[untyped-decorator]
-    def apply(*arrays: Any) -> Any:
-        return jax.pure_callback(
-            run, _result(rule, there, given, arrays), *arrays, vmap_method="sequential"
-        )
-
-    def forward(*arrays: Any) -> Any:
-        return apply(*arrays), arrays
-
-    def back(arrays: Any, dy: Any) -> Any:
-        like = tuple(jax.ShapeDtypeStruct(a.shape, a.dtype) for a in arrays)
-        return jax.pure_callback(run_back, like, dy, *arrays, vmap_method="sequential")
-
-    apply.defvjp(forward, back)
-    return apply
+def _canonical(dtype: Any) -> Any:
+    """The type that JAX has for it: without x64, of 32 bits."""
+    return jax.dtypes.canonicalize_dtype(dtype)
 
 
-def _result(
-    rule: Rule, there: tuple[bool, ...], given: dict[str, Any], arrays: Any
-) -> Any:
-    """Shape and type of the result: of dense and conv2d by their own definitions."""
-    from tensorlang.ops import nn  # noqa: PLC0415 - beside the names of this module
-
-    del there
-    x, shape = arrays[0], arrays[0].shape
-    if rule.name in {"dense", "conv2d"}:
-        op = getattr(nn, rule.name)
-        shape = op.shape(x.shape, arrays[1].shape, **given)
-    return jax.ShapeDtypeStruct(tuple(shape), x.dtype)
+def _specs(call: Call, arrays: Sequence[Any]) -> tuple[Spec, ...]:
+    specs: list[Spec] = [TensorSpec(a.shape, a.dtype.name) for a in arrays]
+    for at in keys_of(call):
+        specs[at] = KeySpec(specs[at].shape[:-1])
+    return tuple(specs)
 
 
-def _defined(rule: Rule) -> Callable[..., Any]:
-    defaults = {name: default for name, (_, default) in rule.options.items()}
-
-    def call(*arrays: Any, **options: Any) -> Any:
-        unknown = sorted(set(options) - set(defaults))
-        if unknown or not rule.needed <= len(arrays) <= len(rule.arrays):
-            raise ArgumentError(
-                f"{rule.name} takes {', '.join(rule.arrays)} and "
-                f"{', '.join(defaults) or 'no options'}; got {len(arrays)} arrays"
-                + (f" and {', '.join(unknown)}" if unknown else "")
-            )
-        whole = (*arrays, *[None] * (len(rule.arrays) - len(arrays)))
-        there = tuple(array is not None for array in whole)
-        chosen = tuple((defaults | options).items())
-        return _function(rule, chosen, there)(*(a for a in whole if a is not None))
-
-    call.__name__ = rule.name
-    call.__doc__ = f"`tensorlang.ops.nn.{rule.name}`, with its gradient."
-    return call
+def _results(*arrays: Any, call: Call) -> list[Any]:
+    """Shapes and types of the results, by the operator's own rule."""
+    found = call.results(_specs(call, arrays))
+    return [_Aval(s.shape, _canonical(s.numpy)) for s in found]  # type: ignore[union-attr]
 
 
-OPS = {rule.name: _defined(rule) for rule in RULES}
-dense, conv2d, layer_norm = OPS["dense"], OPS["conv2d"], OPS["layer_norm"]
-relu, gelu, silu = OPS["relu"], OPS["gelu"], OPS["silu"]
-softmax, log_softmax = OPS["softmax"], OPS["log_softmax"]
+def _eager(*arrays: Any, call: Call) -> list[Any]:
+    return [jax.numpy.asarray(each) for each in _host(call, *arrays)]
 
 
-def dropout(x: Any, rate: float = 0.5, *, key: random.Key) -> Any:
-    """`x / (1 - rate)` where the key's mask keeps it, else 0; backward replays it.
+def _staged(*arrays: Any, call: Call) -> Any:
+    avals = _results(*arrays, call=call)
+    shapes = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in avals]
+    return jax.pure_callback(partial(_host, call), shapes, *arrays)
 
-    Raises:
-        KeyReuseError: the key was used before.
-        ArgumentError: the rate is out of its domain.
-    """
-    return OPS["dropout"](x, rate=rate, key=tuple(words_of(key)))
+
+def _batched(prim: Any, arrays: Any, dims: Any, **how: Any) -> Any:
+    """One call for each element of a batch."""
+    moving = [at for at, d in enumerate(dims) if isinstance(d, int)]
+    rows = [jax.numpy.moveaxis(arrays[at], dims[at], 0) for at in moving]
+
+    def one(row: Sequence[Any]) -> Any:
+        filled = list(arrays)
+        for at, each in zip(moving, row, strict=True):
+            filled[at] = each
+        return prim.bind(*filled, **how)
+
+    made = jax.lax.map(one, rows)
+    return made, [0] * len(made)
+
+
+# ------------------------------------------------------------------- its derivatives
+
+
+def _run(program: derivatives.Program, given: Sequence[Any]) -> list[Any]:
+    def array(value: Value) -> Any:
+        data = getattr(value, "data", None)
+        if data is not None:
+            return jax.numpy.asarray(data)
+        return jax.numpy.zeros(value.shape, value.spec.numpy)  # type: ignore[union-attr]
+
+    return program.run(given, _bind, array)
+
+
+def _is_float(array: Any) -> bool:
+    return bool(jax.numpy.issubdtype(array.dtype, jax.numpy.floating))
+
+
+def _jvp(primals: Any, tangents: Any, *, call: Call) -> Any:
+    results = _CALL.bind(*primals, call=call)
+    moving = tuple(at for at, t in enumerate(tangents) if type(t) is not ad.Zero)
+    moved = [ad.instantiate_zeros(tangents[at]) for at in moving]
+    made = iter(_TANGENT.bind(*primals, *moved, call=call, moving=moving))
+    return results, [
+        next(made) if _is_float(y) else ad.Zero(_Aval(y.shape, jax.dtypes.float0))
+        for y in results
+    ]
+
+
+def _tangents(*given: Any, call: Call, moving: tuple[int, ...]) -> list[Any]:
+    """Shapes and types of the tangents: of the results that are floats."""
+    results = _results(*given[: len(given) - len(moving)], call=call)
+    return list(filter(_is_float, results))
+
+
+def _tangent(*given: Any, call: Call, moving: tuple[int, ...]) -> list[Any]:
+    """The tangents, linear in those that are given behind the arrays."""
+    arrays = given[: len(given) - len(moving)]
+    program = derivatives.forward(call, _specs(call, arrays), moving)
+    return [tangent for tangent in _run(program, given) if tangent is not None]
+
+
+def _tangent_jvp(primals: Any, tangents: Any, **how: Any) -> Any:
+    moved = [ad.instantiate_zeros(tangent) for tangent in tangents]
+    return jax.jvp(partial(_tangent, **how), tuple(primals), tuple(moved))
+
+
+def _transposed(dys: Any, *given: Any, call: Call, moving: tuple[int, ...]) -> Any:
+    """The gradients of what is linear: of the arrays that have a tangent."""
+    arrays = given[: len(given) - len(moving)]
+    shapes, rest = _results(*arrays, call=call), iter(dys)
+    each = [next(rest) if _is_float(y) else ad.Zero(y) for y in shapes]
+    there = tuple(type(dy) is not ad.Zero for dy in each)
+    program = derivatives.backward(call, _specs(call, arrays), there, moving)
+    moved = [dy for dy, t in zip(each, there, strict=True) if t]
+    found = _run(program, [*arrays, *moved])
+    return [None] * len(arrays) + [
+        ad.Zero(_Aval(arrays[at].shape, arrays[at].dtype)) if dx is None else dx
+        for at, dx in zip(moving, found, strict=True)
+    ]
+
+
+_Aval = jax.core.ShapedArray
+_CALL: Final = Primitive("tensorlang")
+_CALL.multiple_results = True
+_CALL.def_impl(_eager)
+_CALL.def_abstract_eval(_results)
+mlir.register_lowering(_CALL, mlir.lower_fun(_staged, multiple_results=True))
+batching.primitive_batchers[_CALL] = partial(_batched, _CALL)
+ad.primitive_jvps[_CALL] = _jvp
+
+_TANGENT: Final = Primitive("tensorlang_tangent")
+_TANGENT.multiple_results = True
+_TANGENT.def_impl(_tangent)
+_TANGENT.def_abstract_eval(_tangents)
+mlir.register_lowering(_TANGENT, mlir.lower_fun(_tangent, multiple_results=True))
+batching.primitive_batchers[_TANGENT] = partial(_batched, _TANGENT)
+ad.primitive_jvps[_TANGENT] = _tangent_jvp
+ad.primitive_transposes[_TANGENT] = _transposed

@@ -83,3 +83,101 @@ def test_under_vmap() -> None:
     slopes = jax.vmap(jax.grad(lambda row: ours.gelu(row).sum()))(x)
     wanted = jax.grad(lambda x: jax.nn.gelu(x, approximate=False).sum())(x)
     np.testing.assert_allclose(slopes, wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.fixture
+def doubles():
+    jax.config.update("jax_enable_x64", True)
+    yield
+    jax.config.update("jax_enable_x64", False)
+
+
+LABELS = np.array([0, -100, 2])
+BOTH_ORDERS = {
+    "silu": (ours.silu, [(3, 4)]),
+    "1 / x": (lambda x: ours.divide(1.0, x), [(3, 4)]),
+    "dense": (ours.dense, [(3, 4), (5, 4), (5,)]),
+    "conv2d": (lambda x, w: ours.conv2d(x, w, padding=1), [(1, 2, 3, 3), (2, 2, 3, 3)]),
+    "layer_norm": (ours.layer_norm, [(3, 4), (4,), (4,)]),
+    "softmax": (ours.softmax, [(3, 4)]),
+    "cross_entropy": (lambda x: ours.cross_entropy(x, LABELS), [(3, 4)]),
+    "concatenate": (lambda a, b: ours.concatenate([a, ours.exp(b)]), [(2, 3), (1, 3)]),
+    "sort by argsort": (
+        lambda x: jax.numpy.take(ours.square(x), ours.argsort(x[0])),
+        [(1, 4)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BOTH_ORDERS)
+@pytest.mark.usefixtures("doubles")
+def test_both_orders_and_both_modes(name) -> None:
+    from jax.test_util import check_grads
+
+    f, shapes = BOTH_ORDERS[name]
+    arrays = [np.abs(RNG.normal(size=shape)) + 0.5 for shape in shapes]
+    check_grads(f, tuple(arrays), order=2, atol=1e-4, rtol=1e-4)
+
+
+TRANSFORMS = {
+    "jvp": lambda f: lambda x: jax.jvp(f, (x,), (x * x,)),
+    "linearize": lambda f: lambda x: jax.linearize(f, x)[1](x),
+    "hessian": lambda f: jax.hessian(lambda x: f(x).sum()),
+    "hessian under jit": lambda f: jax.jit(jax.hessian(lambda x: f(x * x).sum())),
+    "reverse of reverse": lambda f: jax.jacrev(jax.jacrev(lambda x: f(x) * f(x * x))),
+    "forward of forward": lambda f: jax.jacfwd(jax.jacfwd(lambda x: f(x) * f(x * x))),
+    "vmap of grad": lambda f: jax.vmap(jax.grad(f)),
+    "checkpoint": lambda f: jax.grad(lambda x: jax.checkpoint(f)(x).sum()),
+    "grad of scan": lambda f: jax.grad(
+        lambda x: jax.lax.scan(lambda c, _: (f(c), None), x, None, length=3)[0].sum()
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+@pytest.mark.usefixtures("doubles")
+def test_transforms(name) -> None:
+    x = RNG.normal(size=3)
+    mine, theirs = (TRANSFORMS[name](f)(x) for f in (ours.silu, jax.nn.silu))
+    for one, other in zip(*map(jax.tree.leaves, (mine, theirs)), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
+
+
+def test_a_key_is_not_baked_into_what_is_traced() -> None:
+    (x,) = given((64,))
+    with pytest.raises(ArgumentError, match=r"key_data\(key\)"):
+        jax.jit(lambda x: ours.dropout(x, 0.3, key=random.key(3)))(x)
+    f = jax.jit(lambda x, words: ours.dropout(x, 0.3, key=words))
+    for seed in range(2):
+        words = jax.numpy.asarray(random.key_data(random.key(seed)))
+        wanted = nn.dropout(x, 0.3, key=random.key(seed))
+        np.testing.assert_array_equal(f(x, words), wanted)
+
+
+def test_what_is_traced_is_refused_as_the_operator_refuses() -> None:
+    from tensorlang.errors import GraphError, ShapeError
+
+    with pytest.raises(ShapeError, match=r"nn\.dense"):
+        jax.jit(ours.dense)(*given((3, 4), (5, 5)))
+    with pytest.raises(GraphError, match="is a gradient that has none itself"):
+        jax.jvp(ours.max, given((3,)), given((3,)))
+    with pytest.raises(ArgumentError, match=r"traced by JAX.*tensorlang\.interop\.jax"):
+        jax.jit(nn.gelu)(*given((3,)))
+
+
+def test_an_operator_of_ones_own() -> None:
+    from tensorlang.ir import compute
+    from tensorlang.ops import operator
+
+    @operator("test_interop_jax.twice")
+    def twice(x, *, by=2.0):
+        return compute(x.shape, lambda i: by * x[i])
+
+    @operator("test_interop_jax.twice_grad")
+    def twice_grad(dy, x, *, by=2.0):
+        return compute(x.shape, lambda i: by * dy[i])
+
+    f, (x,) = ours.register(twice), given((5,))
+    np.testing.assert_array_equal(jax.jit(f)(x), 2 * x)
+    slope = jax.grad(lambda x: f(x, by=3.0).sum())(x)
+    np.testing.assert_array_equal(slope, np.full(5, 3.0))

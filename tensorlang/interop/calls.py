@@ -1,0 +1,204 @@
+"""An operator's call as another system sees it: its arrays apart from all else."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import Any, Final
+
+import numpy as np
+
+from tensorlang.errors import ArgumentError
+from tensorlang.graph.applying import inferred
+from tensorlang.graph.specs import Spec
+from tensorlang.graph.values import value_of
+from tensorlang.ops import random
+from tensorlang.ops.operator import Operator
+
+INSTALL: Final = "pip install 'tensorlang[interop]'"
+# what a parameter takes, by its annotation; all others are attributes of other kinds
+KINDS: Final = {
+    "Any": "array",
+    "Operand": "operand",
+    "Operand | None": "operand",
+    "Sequence[Any]": "arrays",
+    "Key": "key",
+    "Key | None": "key",
+    "bool": "bool",
+    "float": "float",
+    "float | None": "float",
+    "int": "int",
+    "int | None": "int",
+    "str": "str",
+    "str | None": "str",
+    "Ints": "ints",
+    "Ints | None": "ints",
+    "Padding": "ints",
+    "Sizes": "sizes",
+    "Sequence[int] | None": "sizes",
+}
+ARRAYS: Final = ("array", "operand", "arrays", "key")
+_IMPL: Final = "threefry2x32"
+_OF_CALLS: Final = ("out", "target")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Parameter:
+    """A parameter of an operator.
+
+    Attributes:
+        name: Its name.
+        kind: What it takes; see `KINDS`.
+        default: What it is where it is left out; `inspect.Parameter.empty` if needed.
+        named: Whether the operator takes it by its name only.
+    """
+
+    name: str
+    kind: str
+    default: Any
+    named: bool
+
+    @property
+    def needed(self) -> bool:
+        """Whether it has no default."""
+        return self.default is inspect.Parameter.empty
+
+
+@cache
+def parameters(op: Operator) -> tuple[Parameter, ...]:
+    """The parameters of an operator but `out` and `target`, in order."""
+    return tuple(
+        Parameter(p.name, _kind(p), p.default, p.kind is p.KEYWORD_ONLY)
+        for p in inspect.signature(op).parameters.values()
+        if p.name not in _OF_CALLS
+    )
+
+
+def _kind(parameter: inspect.Parameter) -> str:
+    said, default = parameter.annotation, parameter.default
+    if said is parameter.empty:
+        said = type(default)
+    kind = KINDS.get(getattr(said, "__name__", said), "other")
+    optional = default is not parameter.empty and default is not None
+    return "other" if kind == "array" and optional else kind
+
+
+def bound(op: Operator, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+    """The arguments of a call in the order of the parameters, defaults filled in.
+
+    Raises:
+        ArgumentError: they are not the operator's.
+    """
+    try:
+        found = inspect.signature(op).bind(*args, **kwargs)
+    except TypeError as problem:
+        *names, last = [p.name for p in parameters(op)]
+        listed = f"{', '.join(names)} and {last}" if names else last
+        raise ArgumentError(f"{op.id} takes {listed}: {problem}") from None
+    found.apply_defaults()
+    return [found.arguments[p.name] for p in parameters(op)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Call:
+    """A call of an operator on arrays that are not there yet; see `apart`.
+
+    Attributes:
+        op: The operator.
+        given: Its arguments in the order of the parameters: `...` in the place of an
+            array, and how many in the place of several.
+    """
+
+    op: Operator
+    given: tuple[Any, ...]
+
+    def arguments(self, arrays: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
+        """What the operator is called with, where these are the arrays."""
+        args, kwargs, rest = [], {}, iter(arrays)
+        for parameter, value in zip(parameters(self.op), self.given, strict=True):
+            filled = next(rest) if value is ... else value
+            if parameter.kind == "arrays":
+                filled = [next(rest) for _ in range(value)]
+            if parameter.named:
+                kwargs[parameter.name] = filled
+            else:
+                args.append(filled)
+        return args, kwargs
+
+    def results(self, specs: Sequence[Spec]) -> tuple[Spec, ...]:
+        """Shapes and types of the results, by the operator's own rule.
+
+        Raises:
+            ShapeError, DTypeError, ArgumentError: as the operator would.
+        """
+        args, kwargs = self.arguments([value_of(spec) for spec in specs])
+        return inferred(self.op, tuple(args), kwargs)[0]
+
+
+@lru_cache(maxsize=4096)
+def keys_of(call: Call) -> tuple[int, ...]:
+    """Which arrays of a call hold the words of keys."""
+    found: list[str] = []
+    for parameter, value in zip(parameters(call.op), call.given, strict=True):
+        if parameter.kind == "arrays" or value is ...:
+            found += [parameter.kind] * (1 if value is ... else value)
+    return tuple(at for at, kind in enumerate(found) if kind == "key")
+
+
+def apart(op: Operator, values: Sequence[Any]) -> tuple[Call, list[Any]]:
+    """A call and its arrays, from arguments in the order of the parameters.
+
+    Operands that are numbers stay in the call.
+    """
+    arrays: list[Any] = []
+    given: list[Any] = []
+    for parameter, value in zip(parameters(op), values, strict=True):
+        if parameter.kind == "arrays":
+            arrays += value
+            given.append(len(value))
+        elif parameter.kind in ARRAYS and not isinstance(value, _NUMBERS):
+            arrays.append(value)
+            given.append(...)
+        else:
+            given.append(value)
+    try:
+        return same(op, *given), arrays
+    except TypeError:  # sizes that PyTorch's compiler leaves open
+        return Call(op, tuple(given)), arrays
+
+
+_NUMBERS: Final = (type(None), bool, int, float)
+
+
+@lru_cache(maxsize=4096, typed=True)
+def same(op: Operator, *given: Any) -> Call:
+    """The one call of an operator with such arguments."""
+    return Call(op, given)
+
+
+def hashable(value: Any) -> Any:
+    """A nest of lists as one of tuples."""
+    return tuple(map(hashable, value)) if isinstance(value, (list, tuple)) else value
+
+
+# ------------------------------------------------------------------------- random keys
+
+
+def words_of(key: Any) -> Any:
+    """The words of a key, which is consumed.
+
+    Raises:
+        ArgumentError: it is no key of `threefry2x32`.
+        KeyReuseError: it was used before.
+    """
+    if not isinstance(key, random.Key) or key.impl != _IMPL:
+        raise ArgumentError(f"a key of {_IMPL} is needed here, not {key!r:.80}")
+    key.consume("drawn from")
+    return random.key_data(key).astype(np.int64)
+
+
+def key_of(words: Any) -> random.Key:
+    """A fresh key of such words; the caller saw to it that it is used once."""
+    return random.wrap_key_data(np.asarray(words).astype(np.uint32), impl=_IMPL)

@@ -1,0 +1,199 @@
+"""Derivatives of calls as programs of further calls, which another system then makes.
+
+The rules are those of `tensorlang.graph`; a derivative's derivative is that of its
+calls. What has none is refused where it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from tensorlang.errors import GraphError
+from tensorlang.graph import autodiff
+from tensorlang.graph.applying import apply
+from tensorlang.graph.forms import LET
+from tensorlang.graph.gradients import is_float
+from tensorlang.graph.leaves import CONSTANTS
+from tensorlang.graph.program import Graph
+from tensorlang.graph.scopes import Scope, entered
+from tensorlang.graph.specs import Spec
+from tensorlang.graph.values import (
+    ZEROS,
+    Value,
+    mapped,
+    value_of,
+    values_in,
+    zeros,
+)
+from tensorlang.interop.calls import Call, bound, hashable
+from tensorlang.ops.operator import Operator
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """A call of a program.
+
+    Attributes:
+        op: The operator.
+        args: Its arguments in the order of its parameters, without its arrays.
+        arrays: For each parameter of arrays, where it stands, and its number or numbers
+            in the program.
+        count: How many results it has.
+    """
+
+    op: Operator
+    args: tuple[Any, ...]
+    arrays: tuple[tuple[int, Any], ...]
+    count: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Program:
+    """Calls that compute a derivative.
+
+    Its arrays are numbered: inputs, then what is fixed, then the results of each call.
+
+    Attributes:
+        inputs: How many it is given.
+        fixed: Constants, and values that are zeros.
+        steps: The calls, in order.
+        outputs: What it gives, by number; None where nothing depends on it.
+    """
+
+    inputs: int
+    fixed: tuple[Value, ...]
+    steps: tuple[Step, ...]
+    outputs: tuple[int | None, ...]
+
+    def run(
+        self,
+        given: Sequence[Any],
+        call: Callable[[Operator, list[Any]], Sequence[Any]],
+        array: Callable[[Value], Any],
+    ) -> list[Any]:
+        """What it gives for arrays of a system.
+
+        Args:
+            given: The inputs.
+            call: Calls an operator with arguments in the order of its parameters.
+            array: An array for a constant, or of zeros for any other value.
+        """
+        now = [*given, *map(array, self.fixed)]
+        for step in self.steps:
+            args = list(step.args)
+            for at, numbers in step.arrays:
+                whole = isinstance(numbers, tuple)
+                args[at] = [now[n] for n in numbers] if whole else now[numbers]
+            made = call(step.op, args)
+            assert len(made) == step.count, (step.op, len(made))
+            now += made
+        return [None if at is None else now[at] for at in self.outputs]
+
+
+@lru_cache(maxsize=4096)
+def backward(
+    call: Call,
+    specs: tuple[Spec, ...],
+    there: tuple[bool, ...],
+    wanted: tuple[int, ...],
+) -> Program:
+    """The gradients of a call's arrays for those of its results.
+
+    Args:
+        call: The call.
+        specs: Of its arrays.
+        there: Which results have a gradient.
+        wanted: Which arrays' gradients are asked for.
+
+    Returns:
+        From the arrays and the gradients that are there to those wanted.
+
+    Raises:
+        GraphError: the operator has no gradient.
+    """
+    with entered(f"{call.op.id} backward") as scope:
+        arrays, results = _applied(call, specs)
+        dys = [
+            value_of(y.spec) if t else None for y, t in zip(results, there, strict=True)
+        ]
+        asked = [arrays[at] for at in wanted]
+        found = autodiff.backward(results, dys, asked)
+    inputs = [*arrays, *(dy for dy in dys if dy is not None)]
+    return _program(inputs, [found.get(value) for value in asked], scope)
+
+
+@lru_cache(maxsize=4096)
+def forward(call: Call, specs: tuple[Spec, ...], moving: tuple[int, ...]) -> Program:
+    """The tangents of a call's results for those of its arrays.
+
+    A gradient is linear in that of the result; its own gradient with respect to that is
+    the tangent.
+
+    Args:
+        call: The call.
+        specs: Of its arrays.
+        moving: Which arrays have a tangent.
+
+    Returns:
+        From the arrays and those tangents to the tangents of the results; None of those
+        that are no floats.
+
+    Raises:
+        GraphError: the operator, or its gradient, has no gradient.
+    """
+    with entered(f"{call.op.id} forward") as scope:
+        arrays, results = _applied(call, specs)
+        seeds = [zeros(y.spec) if is_float(y) else None for y in results]
+        asked = [arrays[at] for at in moving]
+        found = autodiff.backward(results, seeds, asked)
+        tangents = [value_of(value.spec) for value in asked]
+        pairs = [
+            (found[value], tangent)
+            for value, tangent in zip(asked, tangents, strict=True)
+            if value in found
+        ]
+        linear = [seed for seed in seeds if seed is not None]
+        made = autodiff.backward([g for g, _ in pairs], [t for _, t in pairs], linear)
+        outputs = [
+            None if seed is None else autodiff.or_zeros(made.get(seed), seed)
+            for seed in seeds
+        ]
+    return _program([*arrays, *tangents], outputs, scope)
+
+
+def _applied(
+    call: Call, specs: Sequence[Spec]
+) -> tuple[list[Value], tuple[Value, ...]]:
+    arrays = [value_of(spec) for spec in specs]
+    args, kwargs = call.arguments(arrays)
+    made = apply(call.op, tuple(args), kwargs)
+    return arrays, made if isinstance(made, tuple) else (made,)
+
+
+def _program(
+    inputs: Sequence[Value], outputs: Sequence[Value | None], scope: Scope
+) -> Program:
+    made = [value for value in outputs if value is not None]
+    graph = Graph(inputs, made, name=scope.name, scope=scope, single=False)
+    zero = [node.results[0] for node in graph.nodes if node.op is ZEROS]
+    held = [*made, *(value for node in graph.nodes for value in node.inputs)]
+    fixed = dict.fromkeys((*zero, *(v for v in held if isinstance(v, CONSTANTS))))
+    numbers = {value: at for at, value in enumerate((*inputs, *fixed))}
+    steps = []
+    for node in graph.nodes:
+        if node.op is LET:
+            numbers[node.results[0]] = numbers[node.args[0]]
+        elif isinstance(node.op, Operator):
+            args = bound(node.op, node.args, node.kwargs)
+            arrays = [(at, a) for at, a in enumerate(args) if [*values_in(a)]]
+            places = tuple((at, hashable(mapped(a, numbers.get))) for at, a in arrays)
+            steps.append(Step(node.op, tuple(args), places, len(node.results)))
+            count = len(inputs) + len(fixed) + sum(step.count for step in steps[:-1])
+            numbers.update((v, count + n) for n, v in enumerate(node.results))
+        elif node.op is not ZEROS:
+            raise GraphError(f"{node.id} ({node.place}) is no operator")
+    results = tuple(None if value is None else numbers[value] for value in outputs)
+    return Program(len(inputs), tuple(fixed), tuple(steps), results)

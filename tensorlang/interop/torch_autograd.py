@@ -1,0 +1,147 @@
+"""Derivatives in PyTorch: of any order, backward and forward, and under `torch.func`.
+
+A derivative is a program of calls (`tensorlang.interop.derivatives`), which are made as
+custom ops, so that it is recorded, traced and transformed as any other computation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import torch
+from torch._functorch.utils import enable_single_level_autograd_function
+from torch.autograd import forward_ad
+from torch.autograd.function import _SingleLevelFunction
+
+from tensorlang.graph.values import Value
+from tensorlang.interop import derivatives
+from tensorlang.interop.calls import Call
+from tensorlang.interop.torch_sizes import Sizes, asked
+from tensorlang.ops.on_torch import in_host_memory
+from tensorlang.ops.operator import Operator
+
+if TYPE_CHECKING:
+    from tensorlang.interop.torch_custom import Custom
+
+_C: Final = torch._C  # dispatch, modes and levels have no public names
+_PLAIN: Final = (torch.Tensor, torch.nn.Parameter)
+_OWN: Final = 3  # arguments of a recorded call before its arrays
+
+
+def recording(custom: Custom, custom_of: Callable[[Operator], Custom]) -> Any:
+    """The op for PyTorch's autograd.
+
+    A `torch.autograd.Function` is refused by `torch.func` inside of a dispatcher's
+    kernel, where it is asked for each level in turn: this is a function of one level.
+
+    Args:
+        custom: The op.
+        custom_of: From an operator to its op, for those that derivatives call.
+    """
+    overload = custom.packet.default
+
+    def below(keyset: Any, given: Sequence[Any]) -> Any:
+        with _C._AutoDispatchBelowAutograd():
+            return overload.redispatch(keyset & _C._after_autograd_keyset, *given)
+
+    class Recorded(_SingleLevelFunction):  # type: ignore[misc]
+        @staticmethod
+        def forward(ctx: Any, keyset: Any, given: Any, call: Call, *arrays: Any) -> Any:
+            with _recorded_around():
+                made = tuple(custom.listed(below(keyset, given)))
+            ctx.call = call
+            ctx.set_materialize_grads(False)
+            ctx.save_for_backward(*arrays)
+            ctx.save_for_forward(*arrays)
+            return made
+
+        @staticmethod
+        def backward(ctx: Any, *dys: Any) -> Any:
+            arrays, needs = ctx.saved_tensors, ctx.needs_input_grad[_OWN:]
+            there = tuple([dy is not None for dy in dys])
+            wanted = tuple([at for at, need in enumerate(needs) if need])
+            found = asked(derivatives.backward, ctx.call, arrays, there, wanted)
+            given = [*arrays, *[dy for dy in dys if dy is not None]]
+            gradients: list[Any] = [None] * (_OWN + len(arrays))
+            for at, dx in zip(wanted, _run(*found, given, custom_of), strict=True):
+                gradients[_OWN + at] = dx
+            return tuple(gradients)
+
+        @staticmethod
+        def jvp(ctx: Any, *tangents: Any) -> Any:
+            with _recorded_around():
+                arrays = [forward_ad.unpack_dual(a).primal for a in ctx.saved_tensors]
+                moved = {at: t for at, t in enumerate(tangents[_OWN:]) if t is not None}
+                found = asked(derivatives.forward, ctx.call, arrays, tuple(moved))
+                return tuple(_run(*found, [*arrays, *moved.values()], custom_of))
+
+    def record(keyset: Any, *given: Any) -> Any:
+        backward = torch.is_grad_enabled() and _C._any_requires_grad(*given)
+        if not backward and forward_ad._current_level < 0:
+            return below(keyset, given)
+        call, arrays = custom.apart(given)
+        allowed = enable_single_level_autograd_function
+        with allowed() if _is_transformed() else nullcontext():
+            return custom.returned(Recorded.apply(keyset, given, call, *arrays))
+
+    return record
+
+
+def _is_transformed() -> bool:
+    """Whether a transform of `torch.func` is being applied."""
+    return bool(_C._are_functorch_transforms_active())
+
+
+@contextmanager
+def _enabled() -> Iterator[None]:
+    with torch.enable_grad(), forward_ad._set_fwd_grad_enabled(True):
+        yield
+
+
+def _recorded_around() -> Any:
+    """Let the transforms of `torch.func` around this one record what is computed."""
+    return _enabled() if _is_transformed() else nullcontext()
+
+
+def _run(
+    program: derivatives.Program,
+    sizes: Sizes,
+    given: Sequence[Any],
+    custom_of: Callable[[Operator], Custom],
+) -> list[Any]:
+    """A derivative, by custom ops, of which further derivatives can be taken."""
+    like = given[0]
+
+    def directly(op: Operator, values: list[Any]) -> Sequence[Any]:
+        return custom_of(op).called(values)
+
+    def call(op: Operator, values: list[Any]) -> Sequence[Any]:
+        custom = custom_of(op)
+        if sizes.names:
+            values = [sizes.value(value) for value in values]
+        return custom.listed(custom.packet(*custom.encoded(values)))
+
+    def array(value: Value) -> Any:
+        data = getattr(value, "data", None)
+        if data is None:
+            return sizes.zeros(value.spec, like)
+        return torch.from_numpy(np.array(data)).to(like.device)
+
+    if torch.is_grad_enabled() or _is_transformed():
+        return program.run(given, call, array)
+    held = in_host_memory(given)
+    if held is None:
+        return program.run(given, directly if _is_unwatched(given) else call, array)
+    made = program.run(held, directly, lambda value: array(value).numpy())
+    return [None if each is None else torch.from_numpy(each) for each in made]
+
+
+def _is_unwatched(tensors: Sequence[Any]) -> bool:
+    """Whether nobody traces or batches operators on these tensors."""
+    if forward_ad._current_level >= 0 or _C._len_torch_dispatch_stack():
+        return False
+    batched = _C._functorch.is_legacy_batchedtensor
+    return all(type(t) in _PLAIN and not batched(t) for t in tensors)

@@ -1,0 +1,145 @@
+"""Sizes that PyTorch's compiler leaves open, as the sizes with names of our graphs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+import torch
+
+from tensorlang.errors import TensorlangError
+from tensorlang.graph.specs import Dim, Extent, KeySpec, Spec, TensorSpec
+from tensorlang.interop.calls import Call, keys_of, same
+
+_MOST: Final = 4  # names that an operator's rule is asked for at once
+
+
+@dataclass(slots=True)
+class Sizes:
+    """The sizes of a call that a tracer leaves open.
+
+    Attributes:
+        fixed: Whether all are taken as they are, so that others are traced anew.
+        names: PyTorch's symbol of each name.
+    """
+
+    fixed: bool = False
+    names: dict[str, Any] = field(default_factory=dict)
+
+    def known(self, call: Call, arrays: Sequence[Any]) -> tuple[Call, tuple[Spec, ...]]:
+        """The call and the specs of its arrays, without symbols of PyTorch's."""
+        try:
+            specs: list[Spec] = [_spec(a.shape, a.dtype) for a in arrays]
+        except TypeError:  # symbols, which have no hash
+            specs = [_spec(self.named(tuple(a.shape)), a.dtype) for a in arrays]
+        for at in keys_of(call):
+            specs[at] = KeySpec(specs[at].shape[:-1])
+        if any(map(_open, call.given)):
+            call = same(call.op, *self.named(call.given))
+        if len(self.names) > _MOST:
+            self.fixed = True
+            return self.known(call, arrays)
+        return call, tuple(specs)
+
+    def named(self, value: Any) -> Any:
+        """A nest with names in the place of symbols."""
+        if isinstance(value, tuple):
+            return tuple(map(self.named, value))
+        return self._extent(value) if isinstance(value, torch.SymInt) else value
+
+    def _extent(self, size: torch.SymInt) -> Extent:
+        """A symbol as a polynomial of names; as it is now where it is none."""
+        if self.fixed:
+            return int(size)
+        made: Extent = 0
+        for term, count in size.node.expr.as_coefficients_dict().items():
+            factors = term.as_powers_dict()
+            if not count.is_Integer or not all(
+                (base.is_Symbol or base == 1) and power.is_Integer and power > 0
+                for base, power in factors.items()
+            ):
+                return int(size)
+            part: Extent = int(count)
+            for base, power in factors.items():
+                if base != 1:
+                    self._note(base, size)
+                    part = math.prod([Dim.named(str(base))] * int(power), start=part)
+            made = made + part
+        return made
+
+    def _note(self, symbol: Any, size: torch.SymInt) -> None:
+        if size.node.expr == symbol:
+            self.names[str(symbol)] = size
+        elif str(symbol) not in self.names:
+            env = size.node.shape_env
+            self.names[str(symbol)] = env.create_symintnode(symbol, hint=None)
+
+    def value(self, value: Any) -> Any:
+        """A nest with symbols in the place of names."""
+        if isinstance(value, (tuple, list)):
+            return tuple(map(self.value, value))
+        if not isinstance(value, Dim):
+            return value
+        terms = (
+            math.prod((self.names[name] for name in names), start=count)
+            for names, count in value.terms
+        )
+        return sum(terms)
+
+    def empty(self, spec: Spec, like: Any) -> Any:
+        """A tensor of a spec on the device of another, not filled."""
+        assert isinstance(spec, TensorSpec)
+        return like.new_empty(self.value(spec.shape), dtype=_dtype(spec))
+
+    def zeros(self, spec: Spec, like: Any) -> Any:
+        """A tensor of zeros of a spec on the device of another."""
+        assert isinstance(spec, TensorSpec)
+        return like.new_zeros(self.value(spec.shape), dtype=_dtype(spec))
+
+
+def _open(value: Any) -> bool:
+    return isinstance(value, (tuple, torch.SymInt))
+
+
+def asked(
+    ask: Callable[..., Any], call: Call, arrays: Sequence[Any], *more: Any
+) -> tuple[Any, Sizes]:
+    """What is said of a call, and its sizes; open ones stay so where that can be."""
+    try:
+        return _asked_once(ask, call, more, *[(a.shape, a.dtype) for a in arrays])
+    except TypeError:  # there are symbols, which have no hash
+        pass
+    sizes = Sizes()
+    try:
+        return ask(*sizes.known(call, arrays), *more), sizes
+    except TensorlangError:
+        if not sizes.names:
+            raise
+    sizes = Sizes(fixed=True)
+    return ask(*sizes.known(call, arrays), *more), sizes
+
+
+@lru_cache(maxsize=4096)
+def _asked_once(
+    ask: Callable[..., Any], call: Call, more: tuple[Any, ...], *arrays: Any
+) -> tuple[Any, Sizes]:
+    sizes = Sizes()
+    return ask(*sizes.known(call, [_Sized(*each) for each in arrays]), *more), sizes
+
+
+class _Sized(NamedTuple):
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+
+@lru_cache(maxsize=4096)
+def _spec(shape: tuple[Extent, ...], dtype: torch.dtype) -> TensorSpec:
+    return TensorSpec(shape, str(dtype).removeprefix("torch."))
+
+
+def _dtype(spec: TensorSpec) -> torch.dtype:
+    found: torch.dtype = getattr(torch, spec.numpy.name)
+    return found
