@@ -46,11 +46,12 @@ def _options() -> argparse.Namespace:
     from_package = programs().fuzzers.NAMES
     parser = argparse.ArgumentParser(prog="fuzz.py", description=__doc__)
     parser.add_argument("what", choices=from_package, help="which fuzzer")
+    parser.add_argument("--on", nargs="*", default=[], help="of schedules: the targets")
     parser.add_argument("--count", type=int, default=1000, help="how many cases")
     parser.add_argument("--seed", type=int, default=0, help="where to start")
     parser.add_argument("--jobs", type=int, default=2, help="workers at once")
     parser.add_argument("--batch", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--apart", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--apart-from", type=int, help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
@@ -61,17 +62,21 @@ def _batch(options: argparse.Namespace) -> int:
     """Check one batch; what was found is left in a folder."""
     package = sys.modules["tensorlang_test_programs"]
     fuzzing = package.fuzzing
-    fuzzer = package.fuzzers.fuzzer(options.what)
+    fuzzer = package.fuzzers.fuzzer(options.what, *options.on)
     if fuzzer.memory:
         resource.setrlimit(resource.RLIMIT_AS, (fuzzer.memory, fuzzer.memory))
     result: dict[str, Any] = {}
 
-    def note(case: Any) -> None:
-        (options.batch / "case").write_text(fuzzer.code(case))
+    def note(number: int, case: Any) -> None:
+        (options.batch / "case").write_text(f"{number}\n{fuzzer.code(case)}")
 
     try:
         result["seen"] = fuzzing.search(
-            fuzzer, options.seed, options.count, note=note, apart=options.apart
+            fuzzer,
+            options.seed,
+            options.count,
+            note=note,
+            apart_from=options.apart_from,
         )
     except fuzzing.CaseFailedError as found:
         result["found"] = found.problem, found.code
@@ -83,18 +88,24 @@ class Worker:
     """A process that checks one batch, and the folder that it tells of it in."""
 
     def __init__(
-        self, what: str, seed: int, count: int, seconds: int, *, apart: bool = False
+        self,
+        given: list[str],
+        start: int,
+        count: int,
+        seconds: int,
+        apart_from: int | None = None,
     ) -> None:
-        self.given = what, seed, count, seconds
-        self.apart = apart
-        self.patience = seconds * (10 if apart else 1)
+        self.given = given, start, count, seconds
+        self.apart = apart_from is not None
+        self.patience = seconds * (10 if self.apart else 1)
         self.folder = tempfile.TemporaryDirectory(prefix="fuzz-")
         self.place = Path(self.folder.name)
-        command = [sys.executable, __file__, what, "--batch", self.folder.name]
-        command += ["--seed", str(seed), "--count", str(count)]
+        command = [sys.executable, __file__, *given, "--batch", self.folder.name]
+        command += ["--seed", str(start), "--count", str(count)]
+        command += ["--apart-from", str(apart_from)] if self.apart else []
         self.log = (self.place / "log").open("w")
         self.process = subprocess.Popen(
-            command + ["--apart"] * apart, stdout=self.log, stderr=subprocess.STDOUT
+            command, stdout=self.log, stderr=subprocess.STDOUT
         )
 
     @property
@@ -118,14 +129,21 @@ class Worker:
 
     def last(self) -> tuple[str, str]:
         """How it died, and on which case."""
-        case = self.place / "case"
-        code = case.read_text() if case.exists() else ""
         log = (self.place / "log").read_text()[-2000:]
-        return f"the process ended with code {self.process.returncode}\n{log}", code
+        return (
+            f"the process ended with code {self.process.returncode}\n{log}",
+            self._case()[1],
+        )
+
+    def _case(self) -> tuple[int, str]:
+        """The number and the code of the case that it was at."""
+        case = self.place / "case"
+        number, _, code = (case.read_text() if case.exists() else "1\n").partition("\n")
+        return int(number), code
 
     def again(self) -> Worker:
-        """The same batch, each case in a process of its own."""
-        return Worker(*self.given, apart=True)
+        """The same batch from there on, each case in a process of its own."""
+        return Worker(*self.given, self._case()[0])
 
 
 # ---------------------------------------------------------------------- the command
@@ -134,7 +152,8 @@ class Worker:
 def _all(options: argparse.Namespace) -> int:
     what = options.what
     package = sys.modules["tensorlang_test_programs"]
-    fuzzer = package.fuzzers.fuzzer(what)
+    given = [what, *(["--on", *options.on] if options.on else [])]
+    fuzzer = package.fuzzers.fuzzer(what, *options.on)
     seconds, size = fuzzer.seconds, fuzzer.batch
     counts = [size] * (options.count // size) + [options.count % size]
     left = [(options.seed + n, count) for n, count in enumerate(counts) if count]
@@ -145,7 +164,7 @@ def _all(options: argparse.Namespace) -> int:
     try:
         while left or workers:
             while left and len(workers) < options.jobs:
-                workers.append(Worker(what, *left.pop(0), seconds))
+                workers.append(Worker(given, *left.pop(0), seconds))
             time.sleep(0.1)
             for worker in [w for w in workers if w.ended]:
                 workers.remove(worker)

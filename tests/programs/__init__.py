@@ -27,9 +27,10 @@ from tensorlang_test_programs.expressions import (
     places,
 )
 from tensorlang_test_programs.functions import functions
+from tensorlang_test_programs.inputs import arrays
 from tensorlang_test_programs.moves import MOVES
 from tensorlang_test_programs.nests import Case, nests
-from tensorlang_test_programs.trials import arrays, outcomes, sound
+from tensorlang_test_programs.trials import outcomes, sound
 
 # rule of LEGALITY -> what goes wrong without it
 BROKEN = {

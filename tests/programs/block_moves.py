@@ -83,21 +83,21 @@ def hint(draw: Draw, view: View) -> Arguments | None:
     return block.name, buffer, pick(draw, ["nontemporal", "prefetch"])
 
 
-def _loaded(block: Block) -> list[str]:
+def loaded(block: Block) -> list[str]:
     return sorted({n.buffer.name for n in walk(block) if isinstance(n, Load)})
 
 
 def cache_read(draw: Draw, view: View) -> Arguments | None:
-    readers = [block for block in view.blocks if _loaded(block)]
+    readers = [block for block in view.blocks if loaded(block)]
     if not readers:
         return None
     block = pick(draw, readers)
     scope = pick(draw, ["global", "global", "shared", "register"])
     at = usually(draw, view.around(block), [None])
-    return block.name, pick(draw, _loaded(block)), scope, at
+    return block.name, pick(draw, loaded(block)), scope, at
 
 
-def _stored(block: Block) -> list[str]:
+def stored(block: Block) -> list[str]:
     found = set()
     for node in walk(block.body):
         if isinstance(node, Store):
@@ -112,7 +112,7 @@ def _folded(axes: tuple[Axis, ...]) -> bool:
 
 
 def cache_write(draw: Draw, view: View) -> Arguments | Step | None:
-    writers = [block for block in view.blocks if _stored(block)]
+    writers = [block for block in view.blocks if stored(block)]
     if not writers:
         return None
     block = pick(draw, writers)
@@ -123,7 +123,7 @@ def cache_write(draw: Draw, view: View) -> Arguments | Step | None:
         for place in view.loops
         if place.loop.var.name in loops and "reduction" not in place.kinds
     ]
-    args = (block.name, pick(draw, _stored(block)), scope)
+    args = (block.name, pick(draw, stored(block)), scope)
     if _folded(block.axes) and draw(st.integers(0, 2)) == 2:
         return Step("cache_write", (*args, pick(draw, loops)), {"accumulate": True})
     return (*args, usually(draw, [None, *outer], [None, *loops]))
@@ -179,11 +179,11 @@ def inline(draw: Draw, view: View) -> Step | Arguments | None:
 
 
 def reindex(draw: Draw, view: View) -> Arguments | None:
-    users = [block for block in view.blocks if _loaded(block) or _stored(block)]
+    users = [block for block in view.blocks if loaded(block) or stored(block)]
     if not users:
         return None
     block = pick(draw, users)
-    return block.name, pick(draw, [*_loaded(block), *_stored(block)])
+    return block.name, pick(draw, [*loaded(block), *stored(block)])
 
 
 _LAYOUTS: Final = {
@@ -208,7 +208,7 @@ def transform_layout(draw: Draw, view: View) -> Arguments | None:
     return buffer.name, pick(draw, _LAYOUTS[buffer.ndim])
 
 
-def _reductions(view: View) -> list[Block]:
+def reductions(view: View) -> list[Block]:
     """Blocks that start and fold a state of their own."""
     return [
         block
@@ -222,7 +222,7 @@ def _is_empty(init: Stmt | None) -> bool:
 
 
 def decompose_reduction(draw: Draw, view: View) -> Arguments | None:
-    block = usually(draw, _reductions(view), view.blocks)
+    block = usually(draw, reductions(view), view.blocks)
     if block is None or not view.around(block):
         return None
     return block.name, pick(draw, view.around(block)[:2])
@@ -243,7 +243,7 @@ def atomic(draw: Draw, view: View) -> Arguments | None:
 
 
 def rfactor(draw: Draw, view: View) -> Arguments | None:
-    found = _reductions(view)
+    found = reductions(view)
     if not found:
         return None
     block = pick(draw, found)

@@ -105,6 +105,7 @@ def add(ids: i64[8], x: f32[8], y: Out[f32[4]]):
 """
 
 BROKEN_SHAPES: Final[Mapping[str, Broken]] = {
+    "a copy is not shared with itself": Broken(_copies(), step("share", "a", "a")),
     "a nest of its own fills what is shared": Broken(
         _copies(between=_changed("a")), step("share", "a", "b")
     ),

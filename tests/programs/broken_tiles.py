@@ -100,17 +100,44 @@ def rows(x: f32[6, 50], m: Out[f32[6]], p: Out[i64[6]]):
     "nothing else uses what the init sets": Broken(
         """
 def shared(x: f32[4, 3], y: Out[f32[4]], z: Out[f32[4]]):
-    for r in range(2):
-        for i in range(4):
+    for i in range(4):
+        with block("set", wi=spatial(4, i)):
+            y[wi] = 5.0
+            z[wi] = y[wi]
+        for k in range(3):
+            with block("y", vi=spatial(4, i), vk=reduction(3, k)):
+                reduce(sum, y[vi], x[vi, vk])
+""",
+        step("decompose_reduction", "y", "i"),
+    ),
+    "a reduction that is taken apart is started once": Broken(
+        """
+def twice(x: f32[4, 3], y: Out[f32[4]]):
+    for i in range(4):
+        for r in range(2):
             for k in range(3):
-                with block("y", vr=spatial(2, r), vi=spatial(4, i), vk=reduction(3, k)):
+                with block("y", vi=spatial(4, i), vk=reduction(3, k)):
                     reduce(sum, y[vi], x[vi, vk])
-        for j in range(4):
-            with block("z", vj=spatial(4, j)):
-                z[vj] = y[vj]
-                y[vj] = 5.0
 """,
         step("decompose_reduction", "y", "r"),
+    ),
+    "what an init reads is there before": Broken(
+        """
+def biased(x: f32[4, 3], y: Out[f32[4]]):
+    t = alloc(f32[4])
+    for j in range(4):
+        with block("zero", vj=spatial(4, j)):
+            t[vj] = 0.0
+    for i in range(4):
+        with block("t", wi=spatial(4, i)):
+            t[wi] = x[wi, 0] + 9.0
+        for k in range(3):
+            with block("y", vi=spatial(4, i), vk=reduction(3, k)):
+                with init():
+                    y[vi] = t[vi]
+                reduce(sum, y[vi], x[vi, vk])
+""",
+        step("decompose_reduction", "y", "i"),
     ),
     "only the ends of axes guard a reduction that is taken apart": Broken(
         """

@@ -1,6 +1,7 @@
-"""A function in the making: what its stages read, their axes, their values.
+"""A function in the making: what its stages read, their axes, their nests.
 
-Values stay small integers in every type, so that no order of summation rounds.
+Values of floats stay small whole numbers, so that no order of summation rounds, or are
+such that it does not matter: an infinity, a NaN. Integers may be any.
 """
 
 from __future__ import annotations
@@ -16,22 +17,21 @@ from tensorlang.ir.dtypes import DType
 from tensorlang.ir.nodes import (
     Alloc,
     Axis,
-    Binary,
     Block,
     Buffer,
     Const,
     Expr,
     For,
-    Load,
     Param,
-    Select,
+    Seq,
     Stmt,
     Var,
-    as_expr,
 )
 
-LARGEST = 1 << 22  # of any value, for sums that are exact in f32
 INSTANCES = 200  # of one block
+ANY = 1 << 64  # of integers: nothing is known
+# how large whole numbers may be that are added up, for sums that are exact
+_EXACT = {"bf16": 1 << 6, "f16": 1 << 9, "f32": 1 << 22, "f64": 1 << 50}
 
 
 @dataclass(slots=True)
@@ -44,23 +44,48 @@ class Source:
 
 @dataclass(slots=True)
 class Draft:
-    """A function in the making."""
+    """A function in the making.
+
+    Attributes:
+        draw: What draws.
+        dtype: The type that the stage at hand computes in.
+        extents: What dimensions and loops are made of.
+        scalars: The sizes that vary.
+        values: The kind of the numbers that it will be given: see `inputs`.
+        sources: What can be read.
+        params: What it is given.
+        stmts: The stages so far.
+        latest: What the last stage made.
+        loose: Whether its results are rounded differently from order to order.
+    """
 
     draw: Draw
     dtype: DType
     extents: list[Expr]
     scalars: tuple[Var, ...]
+    values: str
     sources: list[Source] = field(default_factory=list)
     params: list[Param] = field(default_factory=list)
     stmts: list[Stmt] = field(default_factory=list)
     latest: Source | None = None
+    loose: bool = False
+
+    @property
+    def limit(self) -> int:
+        """How large numbers may get, where floats are added up."""
+        return _EXACT.get(self.dtype.name, ANY << 64)
+
+    def rounds(self, large: int) -> bool:
+        """Whether a sum of floats of this size depends on the order."""
+        whole = self.values != "fractions"
+        return self.dtype.is_float and not (whole and large <= self.limit)
 
     def pick(self, options: Any) -> Any:
         return self.draw(st.sampled_from(list(options)))
 
     def chance(self, one_in: int) -> bool:
         """True once in so many; shrinks to False."""
-        return self.draw(st.integers(0, one_in - 1)) == one_in - 1
+        return bool(self.draw(st.integers(0, one_in - 1)) == one_in - 1)
 
     def shape(self, most: int) -> tuple[Expr, ...]:
         return tuple(
@@ -68,8 +93,11 @@ class Draft:
         )
 
     def param(self, name: str, role: str, shape: tuple[Expr, ...]) -> Source:
-        made = Source(Buffer(name, self.dtype, shape))
-        self.params.append(Param(made.buffer, role))
+        extreme = self.values == "special" and not self.dtype.is_float
+        unsigned = self.dtype.kind == "uint"
+        buffer = Buffer(name, self.dtype, shape)
+        made = Source(buffer, ANY if extreme or unsigned else 4)
+        self.params.append(Param(buffer, role))
         return made
 
     def result(self, name: str, shape: tuple[Expr, ...], *, last: bool) -> Buffer:
@@ -80,6 +108,13 @@ class Draft:
         else:
             self.stmts.append(Alloc(buffer))
         return buffer
+
+    def done(self, nest: Stmt, out: Buffer, large: int) -> None:
+        """A stage that made `out` by `nest`."""
+        if nest != Seq(()):
+            self.stmts.append(nest)
+        self.latest = Source(out, large)
+        self.sources.append(self.latest)
 
 
 @dataclass(slots=True)
@@ -135,62 +170,3 @@ class Axes:
 def size(extent: Expr) -> int:
     """An extent as a number, sizes that vary taken as 5."""
     return int(extent.value) if isinstance(extent, Const) else 5
-
-
-def _index(draft: Draft, axes: list[Axis], extent: Expr) -> Expr:
-    """An index that stays in 0 .. extent-1, along one axis or two."""
-    same = [axis.var for axis in axes if axis.extent == extent]
-    options: list[Expr] = [var for var in same for _ in range(4)]
-    options += [extent - 1 - var for var in same]
-    if isinstance(extent, Const):
-        options += _windows(axes, int(extent.value))
-    if len(options) < 3:
-        options += [draft.pick(axes).var % extent if axes else as_expr(0)]
-    chosen: Expr = draft.pick(options)
-    return chosen
-
-
-def _windows(axes: list[Axis], room: int) -> list[Expr]:
-    """Indices such as `v + 2`, `v * 2` and `v + w` that stay below `room`."""
-    sizes = {a.var: int(a.extent.value) for a in axes if isinstance(a.extent, Const)}
-    found: list[Expr] = [as_expr(room // 2)]
-    for var, count in sizes.items():
-        found += [var + (room - count)] if count < room else []
-        found += [var * 2] if 2 * count - 1 <= room else []
-        for other, more in sizes.items():
-            if other.name < var.name and count + more - 1 <= room:
-                found += [var + other] * 2
-    return found
-
-
-def _load(draft: Draft, axes: Axes, source: Source) -> Load:
-    return Load(
-        source.buffer,
-        tuple(_index(draft, axes.axes, extent) for extent in source.buffer.shape),
-    )
-
-
-def _operand(draft: Draft, axes: Axes) -> tuple[Expr, int]:
-    """A load, preferably of the latest result, and how large it can be."""
-    readable = [source for source in draft.sources if source.largest <= LARGEST]
-    fitting = [s for s in readable if s is draft.latest] * 3 + readable
-    source = draft.pick(fitting)
-    load = _load(draft, axes, source)
-    return load.cast(draft.dtype), source.largest
-
-
-def computed(draft: Draft, axes: Axes) -> tuple[Expr, int]:
-    """An expression of one or two loads."""
-    a, large = _operand(draft, axes)
-    op = draft.pick(["none", "add", "sub", "mul", "min", "max", "scale", "select"])
-    if op == "none" or (op == "scale" and large > LARGEST // 3):
-        return a, large
-    if op == "scale":
-        return a * 3 + 1, large * 3 + 1
-    b, other = _operand(draft, axes)
-    if op == "select":
-        return Select(a < b, a, b + 1), max(large, other + 1)
-    if op == "mul" and large * other > LARGEST // 8:
-        op = "min"
-    bound = {"mul": large * other, "add": large + other, "sub": large + other}
-    return Binary(op, a, b), bound.get(op, max(large, other))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hypothesis import strategies as st
-from tensorlang_test_programs.draft import LARGEST, Axes, Draft, Source, computed, size
+from tensorlang_test_programs.draft import ANY, Axes, Draft, size
+from tensorlang_test_programs.values import computed
 
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.nodes import (
@@ -29,16 +30,15 @@ from tensorlang.ir.nodes import (
 
 def twins(draft: Draft, tag: str, *, last: bool) -> None:
     """Two copies of a parameter, most often the same, and a result of both."""
-    given = draft.sources[0].buffer
+    given, draft.dtype = draft.sources[0].buffer, draft.sources[0].buffer.dtype
     order = draft.draw(st.permutations(range(given.ndim)))
     held = [_copy(draft, f"{name}{tag}", given, order) for name in "sr"]
     axes = Axes(draft, tag)
     places = axes.spatial(given.shape)
     out = draft.result(f"t{tag}", given.shape, last=last)
     value = Binary("sub", Load(held[0], places) * 2, Load(held[1], places))
-    draft.stmts.append(axes.nest(Store(out, places, value)))
-    draft.latest = Source(out, 16)
-    draft.sources.append(draft.latest)
+    large = ANY if given.dtype.is_integer else 16
+    draft.done(axes.nest(Store(out, places, value)), out, large)
 
 
 def _copy(draft: Draft, name: str, given: Buffer, order: Sequence[int]) -> Buffer:
@@ -72,7 +72,7 @@ def placed(draft: Draft, tag: str, *, last: bool) -> None:
     place = Var(f"h{tag}", i64)
     before = Load(held, (place, column))
     grown = value - before
-    if large * size(rows) > LARGEST // 2:
+    if large * size(rows) > draft.limit // 2:
         grown = Binary("max", before, value)
     body: Stmt = Store(held, (place, column), grown)
     if draft.chance(3):

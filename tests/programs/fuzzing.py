@@ -13,6 +13,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
@@ -54,8 +55,8 @@ def search(
     start: int,
     count: int,
     *,
-    note: Callable[[Any], None] | None = None,
-    apart: bool = False,
+    note: Callable[[int, Any], None] | None = None,
+    apart_from: int | None = None,
 ) -> Counter[str]:
     """Check as many cases; the same ones for the same `start`.
 
@@ -63,8 +64,9 @@ def search(
         fuzzer: What is fuzzed.
         start: Where the random numbers start.
         count: How many cases.
-        note: Told each case before it is checked.
-        apart: Check each case in a process of its own, which may abort or hang.
+        note: Told each case before it is checked, and its number.
+        apart_from: Leave out the cases before this number, and check each of the others
+            in a process of its own, which may abort or hang.
 
     Returns:
         How often each word was given by the checks, and the number of `cases`.
@@ -73,6 +75,7 @@ def search(
         CaseFailedError: a case shows a fault; it is the simplest one that was found.
     """
     seen: Counter[str] = Counter()
+    check = fuzzer.check if apart_from is None else partial(_apart, fuzzer)
 
     @seed(start)
     @settings(
@@ -86,11 +89,13 @@ def search(
     )
     @given(case=fuzzer.cases)
     def each(case: Any) -> None:
-        if note is not None:
-            note(case)
         seen["cases"] += 1
+        if note is not None:
+            note(seen["cases"], case)
+        if apart_from is not None and seen["cases"] < apart_from:
+            return
         try:
-            seen.update(_apart(fuzzer, case) if apart else fuzzer.check(case))
+            seen.update(check(case))
         except Exception as error:
             raise CaseFailedError(_told(error), fuzzer.code(case)) from error
 

@@ -26,7 +26,7 @@ def split(draw: Draw, view: View) -> Arguments | None:
     return place.name, pick(draw, forms)
 
 
-def _pairs(view: View) -> list[tuple[Place, Place]]:
+def pairs(view: View) -> list[tuple[Place, Place]]:
     """Loops that stand directly one in the other."""
     return [
         (outer, inner)
@@ -37,15 +37,15 @@ def _pairs(view: View) -> list[tuple[Place, Place]]:
 
 
 def fuse(draw: Draw, view: View) -> Arguments | None:
-    alike = [pair for pair in _pairs(view) if pair[0].loop.kind == pair[1].loop.kind]
-    pair = usually(draw, alike, _pairs(view))
+    alike = [pair for pair in pairs(view) if pair[0].loop.kind == pair[1].loop.kind]
+    pair = usually(draw, alike, pairs(view))
     return pair and (pair[0].name, pair[1].name)
 
 
 def reorder(draw: Draw, view: View) -> Arguments | None:
-    chains = [list(pair) for pair in _pairs(view)]
+    chains = [list(pair) for pair in pairs(view)]
     for chain in list(chains):
-        while following := [b for a, b in _pairs(view) if a.loop is chain[-1].loop]:
+        while following := [b for a, b in pairs(view) if a.loop is chain[-1].loop]:
             chain = [*chain, following[0]]  # noqa: PLW2901 - the chain grows
             chains.append(chain)
     if not chains:

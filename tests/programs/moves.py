@@ -82,6 +82,8 @@ def steps(draw: Draw, func: Function) -> Step | None:
     often += ["share"] * 32 if shape_moves.alike(view) else []
     often += ["by_target"] * 6 if shape_moves.in_order(view) else []
     often += ["fuse_dims", "permute_dims"] * 3 if shape_moves.deep(view) else []
+    if draw(st.integers(0, 19)) == 19:
+        return _anything(draw, view)
     name = draw(st.sampled_from([*MOVES, *_OFTEN, *often]))
     made = MOVES[name](draw, view)
     if made is None or isinstance(made, Step):
@@ -89,3 +91,26 @@ def steps(draw: Draw, func: Function) -> Step | None:
     while made and made[-1] is None:
         made = made[:-1]
     return Step(name, made)
+
+
+_WILD: Final = (-1, 0, 1, 7, 1 << 20, 1 << 48, 1 << 62, -(1 << 62), 2.5, True)
+_WORDS: Final = ("global", "shared", "fma_8xf32", "block.x", "thread.x", "", "n", "0")
+
+
+def _anything(draw: Draw, view: View) -> Step:
+    """Any primitive, of names that the function has and numbers that it may not."""
+    names = [p.loop.var.name for p in view.loops] + [b.name for b in view.blocks]
+    names += [b.name for b in (*view.temporaries, *view.func.buffers)]
+    names += [axis.var.name for block in view.blocks for axis in block.axes]
+    argument = (
+        st.sampled_from(names or [""])
+        | st.sampled_from(_WILD)
+        | st.sampled_from(_WORDS)
+        | st.none()
+        | st.lists(st.sampled_from([*_WILD, None, *names]), max_size=3)
+    )
+    name = draw(st.sampled_from(list(MOVES)))
+    args = draw(st.lists(argument, max_size=3))
+    if names and draw(st.integers(0, 3)):
+        args = [draw(st.sampled_from(names)), *args[:2]]
+    return Step(name, tuple(args))

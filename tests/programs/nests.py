@@ -6,26 +6,38 @@ odd.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hypothesis import strategies as st
 from tensorlang_test_programs.draft import Draft
-from tensorlang_test_programs.expressions import Draw
+from tensorlang_test_programs.expressions import FLOATS, INTEGERS, Draw
+from tensorlang_test_programs.inputs import KINDS, arrays
 from tensorlang_test_programs.stages import STAGES
 
-from tensorlang.ir.dtypes import DType
+from tensorlang.errors import InterpreterError
+from tensorlang.ir.interpreter import run
 from tensorlang.ir.nodes import Function, Var, as_expr, seq
+from tensorlang.ir.visit import blocks
 
-TYPES = tuple(map(DType, ("f32", "i32", "f32", "i32", "i64", "u8", "f64")))
+TYPES = (*FLOATS[2:], *FLOATS[2:], *INTEGERS, *FLOATS)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Case:
-    """A function, and the values of its scalars in each run."""
+    """A function, the values of its scalars in each run, and what else is given.
+
+    Attributes:
+        func: The function.
+        sizes: Its scalars, of each run.
+        values: The kind of the numbers in its arrays: see `inputs`.
+        loose: Whether its floats are rounded differently from order to order.
+    """
 
     func: Function
     sizes: tuple[dict[str, int], ...]
+    values: str = "small"
+    loose: bool = False
 
     def __repr__(self) -> str:
         return f"{self.func!r} at {self.sizes}"
@@ -46,13 +58,33 @@ def nests(draw: Draw) -> Case:
         draw(st.sampled_from(TYPES)),
         extents,
         (n,) if symbolic else (),
+        draw(st.sampled_from(KINDS)),
     )
     for name in "xw"[: draw(st.integers(1, 2))]:
         made.sources.append(made.param(name, "in", made.shape(3)))
     count = draw(st.sampled_from([1, 2, 3, 2, 3]))
     for number in range(count):
+        if made.chance(4):
+            made.dtype = draw(st.sampled_from(TYPES))
         stage = draw(st.sampled_from(STAGES))
         stage(made, str(number), last=number == count - 1)
     func = Function("nest", tuple(made.params), made.scalars, seq(*made.stmts))
-    sizes = draw(st.sampled_from([(1, 6), (3, 5), (4, 7)])) if symbolic else (0,)
-    return Case(func, tuple({"n": value} if symbolic else {} for value in sizes))
+    case = Case(func, ({},), made.values, made.loose)
+    if not symbolic:
+        return case
+    sizes = draw(st.sampled_from([(1, 6), (3, 5), (4, 7), (0, 2)]))
+    if 0 in sizes and not _may_be_empty(case, n):
+        sizes = (1, 2)
+    return replace(case, sizes=tuple({"n": size} for size in sizes))
+
+
+def _may_be_empty(case: Case, size: Var) -> bool:
+    """Whether a size may be 0: nothing folds over it, or divides by it."""
+    for block in blocks(case.func):
+        if any(a.kind == "reduction" and a.extent == size for a in block.axes):
+            return False
+    try:
+        run(case.func, *arrays(case.func, {size.name: 0}), **{size.name: 0})
+    except InterpreterError:
+        return False
+    return True

@@ -7,9 +7,18 @@ from collections.abc import Callable
 from typing import Final
 
 from hypothesis import strategies as st
-from tensorlang_test_programs.draft import LARGEST, Axes, Draft, Source, computed, size
+from tensorlang_test_programs.chains import attention, epilogue, means, product, softmax
+from tensorlang_test_programs.draft import Axes, Draft, size
 from tensorlang_test_programs.further_stages import placed, twins
+from tensorlang_test_programs.odd_stages import (
+    flags,
+    inner_loop,
+    set_before,
+    several,
+    triangle,
+)
 from tensorlang_test_programs.tiles import staged, tile
+from tensorlang_test_programs.values import computed, converted
 
 from tensorlang.ir.dtypes import DType, i64
 from tensorlang.ir.nodes import (
@@ -44,17 +53,11 @@ def _map(draft: Draft, tag: str, *, last: bool) -> None:
     out = draft.result(f"t{tag}", tuple(a.extent for _, a in order), last=last)
     indices = tuple(var for var, _ in order)
     body: Stmt = Store(out, indices, value)
-    if draft.chance(3) and large <= LARGEST // 4:
+    if draft.chance(3) and large <= draft.limit // 4:
         let = Var(f"h{tag}", draft.dtype)
         body = seq(Let(let, value), Store(out, indices, let + let))
         large *= 2
-    _done(draft, axes.nest(body), out, large)
-
-
-def _done(draft: Draft, nest: Stmt, out: Buffer, large: int) -> None:
-    draft.stmts.append(nest)
-    draft.latest = Source(out, large)
-    draft.sources.append(draft.latest)
+    draft.done(axes.nest(body), out, large)
 
 
 def _again(draft: Draft, tag: str, *, last: bool) -> None:
@@ -64,9 +67,9 @@ def _again(draft: Draft, tag: str, *, last: bool) -> None:
         return _map(draft, tag, last=last)
     axes = Axes(draft, tag)
     places = axes.spatial(held.buffer.shape)
-    value = Load(held.buffer, places).cast(draft.dtype)
+    value, large = converted(draft, Load(held.buffer, places), held.largest)
     out = draft.result(f"t{tag}", held.buffer.shape, last=last)
-    return _done(draft, axes.nest(Store(out, places, value + 1)), out, held.largest + 1)
+    return draft.done(axes.nest(Store(out, places, value + 1)), out, large + 1)
 
 
 def _fold(draft: Draft, tag: str, *, last: bool) -> None:
@@ -78,19 +81,21 @@ def _fold(draft: Draft, tag: str, *, last: bool) -> None:
     folded = axes.folded()
     value, large = computed(draft, axes)
     count = math.prod(size(a.extent) for a in axes.axes if a.var in folded)
-    names = ["max", "min"] if large * count > LARGEST else ["sum", "sum", "max", "min"]
+    names = ["sum", "sum", "max", "min"]
+    if draft.rounds(large * count):
+        names = ["max", "min"]
     if draft.dtype.is_integer:
-        names += ["xor"]
+        names += ["xor", "prod"]
     name = draft.pick(names)
     reducer = builtin(name, (draft.dtype,))
     assert reducer is not None
     out = draft.result(f"t{tag}", shape, last=last)
     if not folded:
-        return _done(draft, axes.nest(Store(out, places, value)), out, large)
+        return draft.done(axes.nest(Store(out, places, value)), out, large)
     init = Store(out, places, start) if draft.chance(5) else None
     nest = axes.nest(Reduce(reducer, (out,), places, (value,)), init=init)
     grown = large * count if name == "sum" else large
-    return _done(draft, nest, out, grown if init is None else grown + first)
+    return draft.done(nest, out, grown if init is None else grown + first)
 
 
 def _where_largest(draft: Draft, tag: str, *, last: bool) -> None:
@@ -107,7 +112,7 @@ def _where_largest(draft: Draft, tag: str, *, last: bool) -> None:
     where = Buffer(f"p{tag}", i64, shape)
     draft.params.append(Param(where, "out"))
     body = Reduce(reducer, (out, where), places, (value, at))
-    _done(draft, axes.nest(body), out, large)
+    draft.done(axes.nest(body), out, large)
 
 
 def _last_of(dtype: DType) -> Reducer:
@@ -128,7 +133,7 @@ def _last(draft: Draft, tag: str, *, last: bool) -> None:
     body: Stmt = Reduce(_last_of(draft.dtype), (out,), places, (value,))
     if not folded:
         body = Store(out, places, value)
-    _done(draft, axes.nest(body), out, large)
+    draft.done(axes.nest(body), out, large)
 
 
 def _scan(draft: Draft, tag: str, *, last: bool) -> None:
@@ -142,14 +147,14 @@ def _scan(draft: Draft, tag: str, *, last: bool) -> None:
     out = draft.result(f"t{tag}", shape, last=last)
     before = Load(out, (*places, step - 1))
     grown: Expr = Binary("max", before, value)
-    if large * size(along) <= LARGEST // 2:
+    if large * size(along) <= draft.limit // 2:
         grown, large = value - before, large * size(along)
     body = If(
         step.equal(0),
         Store(out, (*places, step), value),
         Store(out, (*places, step), grown),
     )
-    _done(draft, axes.nest(body), out, large)
+    draft.done(axes.nest(body), out, large)
 
 
 def _update(draft: Draft, tag: str, *, last: bool) -> None:
@@ -196,11 +201,12 @@ def _scatter(draft: Draft, tag: str, *, last: bool) -> None:
     rows, width = draft.pick(draft.extents), draft.pick(draft.extents)
     row = axes.add("opaque", rows, "r")
     column = axes.add("spatial", width, "j")
-    value, _ = computed(draft, axes)
+    value, large = computed(draft, axes)
     at = Buffer(f"at{tag}", i64, (rows,))
     held = Buffer(f"u{tag}", draft.dtype, (into, width))
     draft.params += [Param(at, "in"), Param(held, "inout")]
-    total = builtin("sum", (draft.dtype,))
+    name = "max" if draft.rounds(large * size(rows)) else "sum"
+    total = builtin(name, (draft.dtype,))
     assert total is not None
     target = (Load(at, (row,)) % into, column)
     draft.stmts.append(axes.nest(Reduce(total, (held,), target, (value,))))
@@ -215,7 +221,7 @@ def _plain(draft: Draft, tag: str, *, last: bool) -> None:
     out = draft.result(f"t{tag}", shape, last=last)
     nest = axes.nest(Seq(()))
     loops = dict(zip(places, (loop for loop, _ in axes.loops), strict=True))
-    _done(draft, _unblocked(nest, Store(out, places, value), loops), out, large)
+    draft.done(_unblocked(nest, Store(out, places, value), loops), out, large)
 
 
 def _unblocked(nest: Stmt, body: Stmt, loops: dict[Var, Var]) -> Stmt:
@@ -237,11 +243,8 @@ STAGES: Final[tuple[Callable[..., None], ...]] = (
         _guarded,
         _scatter,
         _plain,
-        placed,
-        twins,
-        twins,
-        staged,
-        tile,
-        tile,
     ),
+    *(placed, twins, twins, staged, tile, tile),
+    *(several, inner_loop, set_before, triangle, flags),
+    *(product, product, epilogue, softmax, attention, means),
 )

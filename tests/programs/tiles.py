@@ -85,5 +85,6 @@ def tile(draft: Draft, tag: str, *, last: bool) -> None:
     rows, steps = draft.draw(st.integers(1, 3)), draft.draw(st.integers(1, 2)) * 2
     text = draft.pick([_PRODUCT, _PRODUCT, _PAIRS, _TURN])
     func = parse(text.format(T=tag, ROWS=rows, STEPS=steps, BITS=bits, LANES=lanes))
+    draft.loose |= draft.values == "fractions"
     draft.params += func.params
     draft.stmts.append(func.body)

@@ -20,13 +20,18 @@ def make(*kinds: str) -> Fuzzer:
     kinds = kinds or tuple(k for k in ("llvm", "opencl") if not targets.known()[k])
     compiled = [kind for kind in kinds if kind != "interpreter"]
 
+    def chosen(trial: Trial) -> list[str]:
+        """The target that a trial is compiled for: of several, the last one seldom."""
+        at = -1 if trial.turn == 3 or "bind" in trial.words else 0
+        return compiled[at:][:1]
+
     def check(trial: Trial) -> Iterable[str]:
         func, words = after(trial), list(trial.words)
-        for kind in compiled:
-            words += built(func, trial.case, _target(kind))
+        for kind in chosen(trial):
+            words += [f"on {kind}", *built(func, trial.case, _target(kind))]
         return words
 
-    return Fuzzer(trials(), check, lambda trial: code(trial, compiled))
+    return Fuzzer(trials(), check, lambda trial: code(trial, chosen(trial)))
 
 
 @cache

@@ -35,7 +35,7 @@ def simplest(programs):
     def find(action, *, apart):
         fuzzer = programs.fuzzing.Fuzzer(NUMBERS, _from_50_on(action), repr, seconds=1)
         with pytest.raises(programs.fuzzing.CaseFailedError) as caught:
-            programs.fuzzing.search(fuzzer, 0, 60, apart=apart)
+            programs.fuzzing.search(fuzzer, 0, 60, apart_from=1 if apart else None)
         return caught.value
 
     return find
@@ -56,7 +56,7 @@ def test_an_abort_is_a_case_too(simplest):
 def test_what_never_ends_is_a_case_too(programs):
     fuzzer = programs.fuzzing.Fuzzer(st.just(0), lambda _: time.sleep(60), repr, 1)
     with pytest.raises(programs.fuzzing.CaseFailedError, match="more than 1 s"):
-        programs.fuzzing.search(fuzzer, 0, 1, apart=True)
+        programs.fuzzing.search(fuzzer, 0, 1, apart_from=1)
 
 
 def test_words_are_counted(programs):
