@@ -17,7 +17,6 @@ from tensorlang.ir.nodes import (
     Buffer,
     For,
     Load,
-    Node,
     Reduce,
     Seq,
     Stmt,
@@ -45,13 +44,8 @@ def parts(view: View) -> list[tuple[str, str]]:
         for buffer in view.temporaries
         for place in view.loops
         if place.loop.extent in buffer.shape
-        and _count(view.func, buffer)
-        == _count(place.loop.body, buffer) + 1  # its Alloc
+        and view.uses[buffer] == place.uses[buffer] + 1  # its Alloc
     ]
-
-
-def _count(node: Node, buffer: Buffer) -> int:
-    return sum(n == buffer for n in walk(node))
 
 
 def store_at(draw: Draw, view: View) -> Arguments | None:

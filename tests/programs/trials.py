@@ -80,17 +80,21 @@ def _next(recipe: Recipe, answer: Any) -> Step | None:
         return None
 
 
-def after(trial: Trial) -> Function:
+def after(trial: Trial) -> tuple[Function, list[list[Any]]]:
     """The function after all steps, which keep the meaning and go through JSON.
+
+    Returns:
+        It, and what it is to compute, as `outcomes` has it.
 
     Raises:
         AssertionError: they do not.
     """
     func = Trace(trial.steps).replay(trial.case.func)
-    sound(func, trial.case, outcomes(trial.case.func, trial.case))
+    expected = outcomes(trial.case.func, trial.case)
+    sound(func, trial.case, expected)
     again = Trace.from_json(Trace(trial.steps).to_json())
     assert again.replay(trial.case.func) == func, "its trace does not read back"
-    return func
+    return func, expected
 
 
 def outcomes(func: Function, case: Case) -> list[list[Any]]:
@@ -130,8 +134,10 @@ def _equal(got: Any, wanted: Any, near: float, err_msg: str) -> None:
         np.testing.assert_array_equal(got, wanted, err_msg=err_msg)
 
 
-def built(func: Function, case: Case, target: Any) -> list[str]:
-    """Compare what the function computes on a target with what the interpreter says.
+def built(
+    func: Function, case: Case, expected: list[list[Any]], target: Any
+) -> list[str]:
+    """Compare what the function computes on a target with what is expected.
 
     Returns:
         A word for each target that cannot express it.
@@ -149,7 +155,7 @@ def built(func: Function, case: Case, target: Any) -> list[str]:
     for sizes in case.sizes:
         found.append(arrays(case.func, sizes, case.values))
         kernel(*found[-1], *(sizes[free.name] for free in kernel.signature.free))
-    _same(case, outcomes(func, case), found)
+    _same(case, expected, found)
     return []
 
 
@@ -178,17 +184,18 @@ def code(trial: Trial, targets: Iterable[str] = ()) -> str:
     ]
     for sizes in trial.case.sizes:
         given = ", ".join(map(_spelled, arrays(func, sizes, trial.case.values)))
-        named = "".join(f", {name}={size}" for name, size in sizes.items())
         lines += [
-            f"given = [{given}]",
+            f"given, sizes = [{given}], {dict(sizes)}",
             "wanted, got = ([a.copy() for a in given] for _ in range(2))",
-            f"_ = run(f, *wanted{named}), run(s.function, *got{named})",
+            "_ = run(f, *wanted, **sizes), run(s.function, *got, **sizes)",
             same,
         ]
         for target in targets:
             lines += [
                 "got = [a.copy() for a in given]",
-                f"_ = build(s.function, {target!r}, store=False)(*got)",
+                f"kernel = build(s.function, {target!r}, store=False)",
+                "free = [sizes[scalar.name] for scalar in kernel.signature.free]",
+                "_ = kernel(*got, *free)",
                 same,
             ]
     return "\n".join(lines) + "\n"

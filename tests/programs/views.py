@@ -16,6 +16,7 @@ from tensorlang.ir.nodes import (
     Const,
     For,
     Function,
+    Node,
 )
 from tensorlang.ir.visit import allocations, blocks, free_vars, walk
 from tensorlang.scheduling.tree import (
@@ -24,6 +25,10 @@ from tensorlang.scheduling.tree import (
     find_block,
     paths_to,
 )
+
+
+def _uses(node: Node) -> Counter[Buffer]:
+    return Counter(n for n in walk(node) if isinstance(n, Buffer))
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,11 @@ class Place:
             for axis in block.axes
             if self.loop.var in free_vars(axis.value)
         )
+
+    @cached_property
+    def uses(self) -> Counter[Buffer]:
+        """How often each buffer is named inside."""
+        return _uses(self.loop.body)
 
     @property
     def nest(self) -> tuple[For, ...]:
@@ -85,6 +95,11 @@ class View:
     @cached_property
     def temporaries(self) -> list[Buffer]:
         return list(allocations(self.func))
+
+    @cached_property
+    def uses(self) -> Counter[Buffer]:
+        """How often each buffer is named."""
+        return _uses(self.func)
 
     def around(self, block: Block) -> list[str]:
         """The loops around a block."""

@@ -22,13 +22,14 @@ def make(*kinds: str) -> Fuzzer:
 
     def chosen(trial: Trial) -> list[str]:
         """The target that a trial is compiled for: of several, the last one seldom."""
-        at = -1 if trial.turn == 3 or "bind" in trial.words else 0
-        return compiled[at:][:1]
+        if "bind" in trial.words:  # threads of a GPU
+            return [kind for kind in compiled if kind != "llvm"][:1]
+        return compiled[-1 if trial.turn == 3 else 0 :][:1]
 
     def check(trial: Trial) -> Iterable[str]:
-        func, words = after(trial), list(trial.words)
+        (func, expected), words = after(trial), list(trial.words)
         for kind in chosen(trial):
-            words += [f"on {kind}", *built(func, trial.case, _target(kind))]
+            words += [f"on {kind}", *built(func, trial.case, expected, _target(kind))]
         return words
 
     return Fuzzer(trials(), check, lambda trial: code(trial, chosen(trial)))
