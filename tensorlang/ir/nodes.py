@@ -54,8 +54,9 @@ output element computed; a *reduction* axis is folded in any order through the r
 an *ordered* axis runs in increasing order (scans); an *opaque* one may hit any element,
 and is neither reordered nor made parallel unless it is declared *disjoint*: then no two
 iterations touch the same element, which the interpreter checks. The instance is skipped
-where `where` is false. `init` runs before the first instance of the reduction axes for
-each spatial point. Where a body holds a `Reduce` and the block has no `init` of its
+where `where` is false, a condition on the loops around (of an axis, it is one on the
+axis's value). `init` runs before the first instance of the reduction axes for each
+spatial point. Where a body holds a `Reduce` and the block has no `init` of its
 own, the state starts from the reducer's identity; `Reduce(r, bs, is, vs)` replaces the
 state tuple by `combine(state, vs)`. Of a point whose reduction axes are empty nothing
 is said: whoever allows that sets the state with a block of its own. An empty `init`
@@ -910,7 +911,10 @@ class Axis(Node):
 
 @node
 class Block(Stmt):
-    """One computation over its own axes, run by one execution `scope` at a time."""
+    """One computation over its own axes, run by one execution `scope` at a time.
+
+    A `where` that names an axis is made one of the axis's value.
+    """
 
     name: str
     axes: tuple[Axis, ...]
@@ -924,6 +928,11 @@ class Block(Stmt):
             self.scope in EXECUTION_SCOPES,
             f"block {self.name}: {self.scope!r} is not in {EXECUTION_SCOPES}",
         )
+        if self.where is not None:
+            from tensorlang.ir.visit import substitute  # noqa: PLC0415 - walks nodes
+
+            values = {axis.var: axis.value for axis in self.axes}
+            object.__setattr__(self, "where", substitute(self.where, values))
 
 
 @node

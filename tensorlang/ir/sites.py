@@ -206,20 +206,14 @@ def _block(stmt: Block, site: Site, check: Check) -> None:
     visit(stmt.body, block_site(stmt, site), check)
 
 
-def where_site(block: Block, site: Site) -> Site:
-    """The site of a block's `where`: its axes and all that is around it."""
-    inner = site.inside(block, f"block {block.name!r}")
-    for axis in block.axes:
-        _axis(axis, inner)
-    return inner
-
-
 def block_site(block: Block, site: Site, *, in_init: bool = False) -> Site:
     """The site of a block's body: its axes and what no loop changes.
 
     Its `init` does not see the reduction axes.
     """
-    inner = replace(where_site(block, site), block=block)
+    inner = replace(site.inside(block, f"block {block.name!r}"), block=block)
+    for axis in block.axes:
+        _axis(axis, inner)
     own = {axis.var.name for axis in block.axes}
     for name in inner.variables.keys() - inner.steady - own:
         inner.hidden[name] = (

@@ -26,7 +26,7 @@ from tensorlang.ir.nodes import (
     Store,
     While,
 )
-from tensorlang.ir.sites import Site, uses, where_site
+from tensorlang.ir.sites import Site, uses
 from tensorlang.ir.verify_expr import (
     check_access,
     check_atomic,
@@ -203,9 +203,9 @@ def check_axes(stmt: Block, site: Site) -> None:
 
 
 def check_where(stmt: Block, site: Site) -> None:
-    """The `where` of a block is one bool over its axes and the loops around."""
+    """The `where` of a block is one bool over the loops around."""
     if stmt.where is not None:
-        _one_bool(stmt.where, where_site(stmt, site), f"block {stmt.name!r}")
+        _one_bool(stmt.where, site, f"block {stmt.name!r}")
 
 
 def check_folding(stmt: Block, site: Site) -> None:

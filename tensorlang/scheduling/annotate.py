@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace as with_fields
+from math import prod
 from typing import Final
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.nodes import (
     For,
     Function,
+    Node,
+    Stmt,
 )
 from tensorlang.ir.visit import (
     allocations,
+    children,
     free_vars,
     loops,
 )
@@ -36,10 +41,10 @@ THREADS: Final = tuple(
 
 
 @legality("parallel iterations are independent")
-def iterations_independent(loop: For, verb: str, thread: str = "") -> str | None:
+def iterations_independent(path: Path, verb: str, thread: str = "") -> str | None:
     """No iteration touches what another one writes, but threads that fold one state."""
-    threads = thread.startswith(THREAD)
-    for found in dependences([loop], loop.body, threads=threads):
+    loop, threads = loop_of(path), thread.startswith(THREAD)
+    for found in dependences(path, [loop], threads=threads):
         folds = threads and found.reduction and loop.var not in found.place
         if found.loops and not (folds and _counts_threads(loop)):
             return (
@@ -56,9 +61,10 @@ def _counts_threads(loop: For) -> bool:
 
 
 @legality("lanes are independent or fold")
-def lanes_independent(loop: For) -> str | None:
+def lanes_independent(path: Path) -> str | None:
     """No lane touches what another one writes, except to fold a commutative state."""
-    for found in dependences([loop], loop.body):
+    loop = loop_of(path)
+    for found in dependences(path, [loop]):
         folds = found.reduction and loop.var not in found.place
         if found.loops and not folds:
             return (
@@ -122,7 +128,7 @@ def _shared(func: Function, name: str, kind: str, thread: str) -> Function:
     verb = "bind" if thread else kind
     _plain(loop, verb)
     _not_nested(path, kind, thread)
-    iterations_independent(loop, verb, thread)
+    iterations_independent(path, verb, thread)
     inside = set(allocations(loop.body))
     made = with_fields(loop, kind=kind, thread=thread)
     for buffer in inside:
@@ -175,7 +181,7 @@ def vectorize(func: Function, loop: str) -> Function:
     _plain(old, "vectorize")
     _counted(old, "vectorize", LANE_LIMIT)
     _in_step(path)
-    lanes_independent(old)
+    lanes_independent(path)
     return replace(path, with_fields(old, kind="vectorized"))
 
 
@@ -205,7 +211,8 @@ def unroll(func: Function, loop: str) -> Function:
         loop: The loop's name.
 
     Raises:
-        ScheduleError: the extent is not a constant up to `UNROLL_LIMIT`.
+        ScheduleError: the extent is not a constant, or `UNROLL_LIMIT` is exceeded by
+            the iterations of this loop and unrolled ones around it and inside.
 
     `unroll("i_1")`:
 
@@ -216,7 +223,35 @@ def unroll(func: Function, loop: str) -> Function:
     old = loop_of(path)
     _plain(old, "unroll")
     _counted(old, "unroll", UNROLL_LIMIT)
+    _not_too_long(path)
     return replace(path, with_fields(old, kind="unrolled"))
+
+
+def _not_too_long(path: Path) -> None:
+    """Refuse nested loops that would be written out to more than the limit."""
+    loop = loop_of(path)
+    total = prod(_written_out(other) for other in (*enclosing_loops(path), loop))
+    total *= _longest(loop.body)
+    total *= constant(loop.extent) or 1
+    if total > UNROLL_LIMIT:
+        raise ScheduleError(
+            f"unroll: loop {loop.var.name!r} and the unrolled loops around it and "
+            f"inside have {total} iterations; at most {UNROLL_LIMIT} are written out"
+        )
+
+
+def _written_out(loop: For) -> int:
+    return (constant(loop.extent) or 1) if loop.kind == "unrolled" else 1
+
+
+def _longest(stmt: Node) -> int:
+    """The most iterations of nested loops at or below that are unrolled."""
+    inner = max(map(_longest, _statements(stmt)), default=1)
+    return inner * (_written_out(stmt) if isinstance(stmt, For) else 1)
+
+
+def _statements(node: Node) -> Iterator[Stmt]:
+    return (child for child in children(node) if isinstance(child, Stmt))
 
 
 def _counted(loop: For, verb: str, limit: int) -> None:

@@ -1,8 +1,8 @@
 """Which loops carry a dependence: two iterations touch one element, one of them writes.
 
-Within one block the kinds of its axes decide: instances at different spatial points are
-independent by declaration, and a commutative reduction may meet its terms in any order.
-Between blocks, and for statements outside any block, the indices decide (`digits`).
+Indices decide (`digits`), and what blocks say of themselves: instances along `disjoint`
+axes never meet, those along `ordered` and `opaque` ones keep their order, and a
+commutative reduction may meet its terms in any order that begins with its start.
 Temporaries that live inside the loops are private to an iteration and carry nothing,
 but for `shared` ones among threads.
 """
@@ -12,7 +12,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations_with_replacement, product
+from typing import Any
 
+from tensorlang.ir.natives import COPY_SYNCS
 from tensorlang.ir.nodes import (
     Arrive,
     AtomicUpdate,
@@ -20,6 +22,7 @@ from tensorlang.ir.nodes import (
     BarrierObject,
     Block,
     Buffer,
+    Call,
     Expr,
     For,
     Function,
@@ -42,24 +45,28 @@ from tensorlang.ir.visit import (
     walk,
     writes,
 )
-from tensorlang.scheduling.digits import fixed
+from tensorlang.scheduling.digits import fixed, never_behind
 from tensorlang.scheduling.slices import Extents
-from tensorlang.scheduling.tree import constant
+from tensorlang.scheduling.tree import Path, constant, enclosing_loops
 
-INDEPENDENT = ("spatial", "disjoint")
 MEETINGS = (Barrier, Role, BarrierObject, Arrive, Wait)
 COMMUTING_ATOMICS = ("min", "max", "and", "or", "xor")
 
 
 @dataclass(frozen=True, slots=True)
 class Touch:
-    """An access in terms of loop variables: where, by which block, how."""
+    """An access: of what, how, and where, in terms of loops (`indices`).
+
+    In a block (`block` is its name), `own` are the indices in terms of its axes.
+    """
 
     buffer: Buffer
     indices: tuple[Expr, ...]
+    own: tuple[Expr, ...]
     block: str
     writes: bool
     atomic: str = ""
+    folds: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +87,12 @@ class _Scan:
     """The touches under a statement, its outermost blocks, and the loops on the way."""
 
     touches: list[Touch] = field(default_factory=list)
-    blocks: list[Block] = field(default_factory=list)
+    blocks: dict[str, Block] = field(default_factory=dict)
     extents: dict[Var, int | None] = field(default_factory=dict)
+    around: frozenset[Var] = frozenset()
 
-    def visit(self, node: Node, env: dict[Var, Expr], block: str) -> None:
-        """Record every access at or below `node`; `env` has the axes and lets."""
+    def visit(self, node: Node, env: Mapping[Var, Expr], block: str) -> None:
+        """Record every access at or below `node`; `env` has what names stand for."""
         match node:
             case Buffer():
                 return
@@ -92,23 +100,63 @@ class _Scan:
                 env = dict(env)
                 for stmt in stmts:
                     self.visit(stmt, env, block)
-                return
-            case Let(var=var, value=value):
-                self.visit(value, env, block)
-                env[var] = substitute(value, env)
+                    if isinstance(stmt, Let):
+                        env[stmt.var] = substitute(stmt.value, env)
                 return
             case For(var=var, extent=extent):
                 self.extents[var] = _widest(self.extents, var, constant(extent))
-            case Block(name=name):
-                placed = _placed_axes(node, env)
-                if not block:
-                    self.blocks.append(placed)
-                env = env | {axis.var: axis.value for axis in placed.axes}
-                block = block or name
+            case Block(name=name) if not block:
+                self.blocks[name] = _placed_axes(node, env)
+                self._visit_block(node, env, name)
+                return
+            case Block():
+                inner = {axis.var: substitute(axis.value, env) for axis in node.axes}
+                self._visit_block(node, {**env, **inner}, block)
+                return
             case _:
-                self.touches.extend(_touches(node, env, block))
+                self._touch(node, env, block)
         for child in children(node):
             self.visit(child, env, block)
+
+    def _visit_block(self, node: Block, env: Mapping[Var, Expr], block: str) -> None:
+        """A block; what the start of a fold sets of the state is a part of the fold."""
+        if node.init is not None:
+            first = len(self.touches)
+            self.visit(node.init, env, block)
+            folded = (n.buffers for n in walk(node.body) if isinstance(n, Reduce))
+            state = {buffer for buffers in folded for buffer in buffers}
+            self.touches[first:] = [
+                replace(touch, folds=touch.writes and touch.buffer in state)
+                for touch in self.touches[first:]
+            ]
+        for child in children(replace(node, init=None)):
+            self.visit(child, env, block)
+
+    def _touch(self, node: Node, env: Mapping[Var, Expr], block: str) -> None:
+        match node:
+            case Load(indices=given) | Store(indices=given) | Reduce(indices=given):
+                pass
+            case AtomicUpdate(indices=given):
+                pass
+            case _:
+                return
+        own = tuple(substitute(index, env) for index in given)
+        axes = self.blocks[block].axes if block else ()
+        values = {axis.var: axis.value for axis in axes}
+        indices = tuple(substitute(index, values) for index in own)
+        buffers = node.buffers if isinstance(node, Reduce) else (node.buffer,)
+        for buffer in buffers:
+            touch = Touch(buffer, indices, own, block, not isinstance(node, Load))
+            self.touches.append(replace(touch, **_how(node)))
+
+
+def _how(node: Node) -> dict[str, Any]:
+    """In what way a node writes."""
+    match node:
+        case AtomicUpdate(buffer=buffer, op=op):
+            exact = buffer.dtype.is_integer or op in COMMUTING_ATOMICS
+            return {"atomic": op if exact else ""}
+    return {"folds": isinstance(node, Reduce)}
 
 
 def _widest(extents: Extents, var: Var, extent: int | None) -> int | None:
@@ -123,48 +171,29 @@ def _placed_axes(block: Block, env: Mapping[Var, Expr]) -> Block:
     return replace(block, axes=axes)
 
 
-def _touches(node: Node, env: Mapping[Var, Expr], block: str) -> Iterator[Touch]:
-    match node:
-        case Load(buffer=buffer, indices=indices):
-            yield Touch(buffer, _placed(indices, env), block, writes=False)
-        case Store(buffer=buffer, indices=indices):
-            yield Touch(buffer, _placed(indices, env), block, writes=True)
-        case AtomicUpdate(buffer=buffer, indices=indices, op=op):
-            exact = buffer.dtype.is_integer or op in COMMUTING_ATOMICS
-            place = _placed(indices, env)
-            yield Touch(buffer, place, block, writes=True, atomic=op if exact else "")
-        case Reduce(buffers=buffers, indices=indices):
-            for buffer in buffers:
-                yield Touch(buffer, _placed(indices, env), block, writes=True)
-
-
-def _placed(indices: tuple[Expr, ...], env: Mapping[Var, Expr]) -> tuple[Expr, ...]:
-    return tuple(substitute(index, env) for index in indices)
-
-
 def dependences(
-    chain: Sequence[For], body: Stmt, *, threads: bool = False
+    path: Path, chain: Sequence[For], *, threads: bool = False
 ) -> Iterator[Dependence]:
     """The dependences that the loops of a perfect nest may carry.
 
     Args:
+        path: The way to the outermost loop.
         chain: The loops, outermost first.
-        body: What the innermost of them runs.
         threads: Whether iterations are threads, which have one `shared` memory.
     """
-    scan = _Scan()
+    body = chain[-1].body
+    scan = _Scan(around=frozenset(loop.var for loop in enclosing_loops(path)))
     for loop in chain:
         scan.extents[loop.var] = constant(loop.extent)
     scan.visit(body, {}, "")
     inside = allocations(body)
     private = frozenset(b for b in inside if not (threads and b.scope == "shared"))
     loops = frozenset(loop.var for loop in chain)
-    for block in scan.blocks:
-        if not writes(block) <= private:
-            yield from _within(block, loops, scan.extents)
+    for block in scan.blocks.values():
+        yield from _in_order(block, loops)
     yield from _between(scan, loops, private)
-    if any(isinstance(node, MEETINGS) for node in walk(body)):
-        yield Dependence(loops, "a barrier stands inside")
+    if any(map(_meets, walk(body))):
+        yield Dependence(loops, "threads wait inside, for others or for copies")
 
 
 def meetings(a: Stmt, b: Stmt, around: Collection[Var]) -> Iterator[str]:
@@ -188,8 +217,14 @@ def meetings(a: Stmt, b: Stmt, around: Collection[Var]) -> Iterator[str]:
             agreed = fixed(pairs, extents)
             if agreed is not None and not agreed.issuperset(around):
                 yield _meeting(one, other)
-    if any(isinstance(node, MEETINGS) for stmt in (a, b) for node in walk(stmt)):
-        yield "a barrier stands inside"
+    if any(map(_meets, (*walk(a), *walk(b)))):
+        yield "threads wait inside, for others or for copies"
+
+
+def _meets(node: Node) -> bool:
+    """Whether threads wait, for others or for their copies."""
+    syncs = isinstance(node, Call) and node.name in COPY_SYNCS
+    return syncs or isinstance(node, MEETINGS)
 
 
 def accesses(func: Function, buffer: Buffer) -> tuple[list[Touch], Extents]:
@@ -199,21 +234,12 @@ def accesses(func: Function, buffer: Buffer) -> tuple[list[Touch], Extents]:
     return [t for t in scan.touches if t.buffer == buffer], scan.extents
 
 
-def _within(
-    block: Block, loops: frozenset[Var], extents: Extents
-) -> Iterator[Dependence]:
-    """Instances of one block: only those at the same spatial point depend."""
-    if _updates_atomically(block):
-        return
-    carried = loops - _driven(block, INDEPENDENT, extents)
-    if carried:
-        folded = _driven(block, (*INDEPENDENT, "reduction"), extents)
-        yield Dependence(
-            carried,
-            f"iterations meet in one element of block {block.name!r}",
-            reduction=carried <= folded and folds(block),
-            place=frozenset().union(*map(free_vars, _values(block, INDEPENDENT))),
-        )
+def _in_order(block: Block, loops: frozenset[Var]) -> Iterator[Dependence]:
+    """The loops that drive axes whose instances are in order."""
+    values = _values(block, ("ordered", "opaque"))
+    carried = loops.intersection(*[frozenset().union(*map(free_vars, values))])
+    if carried and not _updates_atomically(block):
+        yield Dependence(carried, f"block {block.name!r} runs in order")
 
 
 def _updates_atomically(block: Block) -> bool:
@@ -229,12 +255,6 @@ def _updates_atomically(block: Block) -> bool:
     }
     whole = len(updates) == len(set(updates)) > 0
     return whole and others <= private and not read & set(updates)
-
-
-def _driven(block: Block, kinds: tuple[str, ...], extents: Extents) -> frozenset[Var]:
-    """The loops that the axes of these kinds follow one to one."""
-    pairs = [(value, value) for value in _values(block, kinds)]
-    return fixed(pairs, extents) or frozenset()
 
 
 def _values(block: Block, kinds: tuple[str, ...]) -> list[Expr]:
@@ -257,24 +277,64 @@ def folds(block: Block) -> bool:
 def _between(
     scan: _Scan, loops: frozenset[Var], private: frozenset[Buffer]
 ) -> Iterator[Dependence]:
-    """Accesses of different blocks, or outside blocks: where their indices meet."""
+    """Where the indices of two accesses meet in different iterations."""
     shared = [t for t in dict.fromkeys(scan.touches) if t.buffer not in private]
     written = {touch.buffer for touch in shared if touch.writes}
     shared = [touch for touch in shared if touch.buffer in written]
     for a, b in combinations_with_replacement(shared, 2):
         if not _may_conflict(a, b):
             continue
-        agreed = fixed(zip(a.indices, b.indices, strict=True), scan.extents)
-        if agreed is not None and loops - agreed:
-            yield Dependence(loops - agreed, _meeting(a, b))
+        block = scan.blocks[a.block] if a.block and a.block == b.block else None
+        pairs = [*zip(a.indices, b.indices, strict=True)]
+        told = [] if block is None else _told_apart(block, a, b, scan.extents)
+        agreed = fixed([*pairs, *zip(told, told, strict=True)], scan.extents)
+        if agreed is None or loops <= agreed:
+            continue
+        found = Dependence(loops - agreed, _meeting(a, b))
+        if block is not None and a.folds and b.folds and a.indices == b.indices:
+            found = _of_a_fold(block, found, (*a.indices, *told), scan)
+        yield found
+
+
+def _told_apart(block: Block, a: Touch, b: Touch, extents: Extents) -> list[Expr]:
+    """The values of axes that two instances have in common where they meet.
+
+    Along `disjoint` axes that is promised, along others it follows from the indices.
+    """
+    sizes = {axis.var: constant(axis.extent) for axis in block.axes}
+    agreed = fixed(zip(a.own, b.own, strict=True), {**extents, **sizes})
+    return [
+        axis.value
+        for axis in block.axes
+        if axis.kind == "disjoint" or agreed is None or axis.var in agreed
+    ]
+
+
+def _of_a_fold(
+    block: Block, found: Dependence, place: tuple[Expr, ...], scan: _Scan
+) -> Dependence:
+    """The dependence of a state on itself: any order will do, if it commutes.
+
+    Each of its terms is folded once, and the first one comes first, which starts it.
+    """
+    terms = _values(block, ("reduction",))
+    agreed = fixed([(value, value) for value in (*place, *terms)], scan.extents)
+    once = agreed is not None and found.loops <= agreed
+    first = never_behind(place, terms, scan.extents, scan.around)
+    begun = block.init == Seq(()) or found.loops <= first
+    why = "" if begun or not once else ", which one of them starts"
+    return Dependence(
+        found.loops,
+        f"iterations meet in one element of block {block.name!r}{why}",
+        reduction=once and begun and folds(block),
+        place=frozenset().union(*map(free_vars, place)),
+    )
 
 
 def _may_conflict(a: Touch, b: Touch) -> bool:
     if a.buffer != b.buffer or not (a.writes or b.writes):
         return False
-    if a.atomic and a.atomic == b.atomic:
-        return False
-    return not (a.block and a.block == b.block)
+    return not (a.atomic and a.atomic == b.atomic)
 
 
 def _meeting(a: Touch, b: Touch) -> str:

@@ -15,19 +15,20 @@ is found goes back into all equations, until nothing new follows; and where `x /
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import gcd
 from typing import TypeAlias
 
-from tensorlang.ir.nodes import Binary, Const, Expr, Load, Var
+from tensorlang.ir.nodes import Binary, Const, Expr, Load, Ramp, Var
 from tensorlang.ir.visit import free_vars, walk
-from tensorlang.scheduling.linear import Linear
+from tensorlang.scheduling.linear import Linear, linear
 from tensorlang.scheduling.slices import FAR, Extents, Slice, slice_of, spread
 
 # A digit of a variable, by the weight it starts at; or what is no slice of a variable.
 Digit: TypeAlias = tuple[Var, int] | Expr
+_Meeting: TypeAlias = tuple[Linear, Linear, int]  # a, b, how far apart they may be
 Cuts: TypeAlias = Mapping[Var, tuple[int, ...]]
 
 
@@ -52,22 +53,107 @@ def fixed(
     Returns:
         The loops that must agree; None where the indices can never be equal.
     """
-    single = [(a, b) for a, b in pairs if a.dtype.lanes == b.dtype.lanes == 1]
+    found = _solved(list(pairs), extents)
+    if found is None:
+        return None
+    return frozenset(var for var, own in found.digits.items() if own <= found.zero)
+
+
+def never_behind(
+    points: Iterable[Expr],
+    folded: Sequence[Expr],
+    extents: Extents,
+    around: Collection[Var] = (),
+) -> frozenset[Var]:
+    """The loops in which the first instance of a fold is nowhere behind another one.
+
+    Where all of `folded` are 0, every digit that they are made of is. A loop whose
+    other digits agree at one point then has its least value there: so the first
+    instance comes first, in whatever order such loops stand.
+
+    Args:
+        points: What tells points apart: the values of the axes that are not folded.
+        folded: The values of the axes that are.
+        extents: The loops whose variables may differ.
+        around: The loops around these.
+    """
+    found = _solved([(point, point) for point in points], extents, folded)
+    assert found is not None  # a point is always equal to itself
+    loops = {*extents, *around}
+    zero: set[Expr] = set()
+    forms = [spread(value, extents) for value in folded]
+    while forms:
+        for form in forms:
+            if form.constant == 0 and _counts_up(form, loops):
+                zero.update(atom for atom, _ in form.terms)
+        parts = _parts((Linear(tuple((a, 1) for a in zero)),), extents)
+        forms = [
+            whole
+            for atom, whole in parts.items()
+            if {Binary(op, atom.a, atom.b) for op in ("floordiv", "floormod")} <= zero
+            and not {a for a, _ in whole.terms} <= zero
+        ]
+    least = set(found.zero)
+    for atom in zero:
+        part = slice_of(atom)
+        if part is not None and part.var in found.cuts:
+            least.update(digit for digit, _ in _covered(part, found.cuts[part.var]))
+    return frozenset(var for var, own in found.digits.items() if own <= least)
+
+
+def _counts_up(form: Linear, loops: Collection[Var]) -> bool:
+    """Whether no term of a form is ever below 0."""
+    return all(c > 0 and _never_negative(atom, loops) for atom, c in form.terms)
+
+
+def _never_negative(atom: Expr, loops: Collection[Var]) -> bool:
+    match atom:
+        case Var():
+            return atom in loops
+        case Binary(op="floormod", b=Const(value=size)):
+            return size > 0
+        case Binary(op="floordiv", a=a, b=Const(value=size)) if size > 0:
+            form = linear(a)
+            return form.constant >= 0 and _counts_up(form, loops)
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class _Solution:
+    """The digits of each loop, and those in which two iterations must agree."""
+
+    digits: Mapping[Var, set[Digit]]
+    cuts: Cuts
+    zero: set[Digit]
+
+
+def _solved(
+    pairs: Sequence[tuple[Expr, Expr]], extents: Extents, others: Iterable[Expr] = ()
+) -> _Solution | None:
+    """What follows from equal indices; `others` are taken apart alike.
+
+    None where the indices can never be equal.
+    """
+    whole = [(a, b, 0) for a, b in _joined(pairs)]
     forms = [
-        (spread(a, extents), spread(b, extents)) for a, b in (*single, *_joined(single))
+        (spread(a, extents), spread(b, extents), reach)
+        for a, b, reach in (*filter(None, map(_places, pairs)), *whole)
     ]
-    parts = _parts((form for pair in forms for form in pair), extents)
-    cuts = _cuts([*(form for pair in forms for form in pair), *parts.values()], extents)
+    parts = _parts((form for a, b, _ in forms for form in (a, b)), extents)
+    seen = [*(form for a, b, _ in forms for form in (a, b)), *parts.values()]
+    cuts = _cuts([*seen, *(spread(other, extents) for other in others)], extents)
     digits = {var: dict(_digits(var, cuts, extents)) for var in extents}
     spans = _Spans({d: span for each in digits.values() for d, span in each.items()})
-    equations = [_equation(a, b, cuts, extents, spans) for a, b in forms]
+    equations = [_equation(form, cuts, extents, spans) for form in forms]
     zero: set[Digit] = {digit for digit, span in spans.items() if span == 0}
     while _eliminate(equations, spans, zero):
-        whole = _wholes(parts, zero)
-        if not whole:
-            return frozenset(v for v, each in digits.items() if zero.issuperset(each))
-        equations += [_equation(form, form, cuts, extents, spans) for form in whole]
-        parts |= _parts(whole, extents)  # x // a is found from x // a // b
+        found = _wholes(parts, zero)
+        if not found:
+            return _Solution({var: set(own) for var, own in digits.items()}, cuts, zero)
+        equations += [
+            _equation((form, form, 0), cuts, extents, spans) for form in found
+        ]
+        parts |= _parts(found, extents)  # x // a is found from x // a // b
     return None
 
 
@@ -193,13 +279,29 @@ def _covered(part: Slice, places: tuple[int, ...]) -> list[tuple[Digit, int]]:
     return [((part.var, place), place // part.start) for place in inside]
 
 
+def _places(pair: tuple[Expr, Expr]) -> tuple[Expr, Expr, int] | None:
+    """Two indices as scalars, and how far apart they may be where vectors meet."""
+    scalars, reach = [], 0
+    for index in pair:
+        match index:
+            case Ramp(base=base, stride=Const(value=stride), lanes=lanes):
+                scalars.append(base)
+                reach += abs(int(stride)) * (lanes - 1)
+            case _ if index.dtype.lanes > 1:
+                return None
+            case _:
+                scalars.append(index)
+    return scalars[0], scalars[1], reach
+
+
 def _equation(
-    a: Linear, b: Linear, cuts: Cuts, extents: Extents, spans: Mapping[Digit, int]
+    meeting: _Meeting, cuts: Cuts, extents: Extents, spans: Mapping[Digit, int]
 ) -> Equation:
-    """`a` in one iteration equals `b` in another, as an equation of differences."""
+    """`a` in one iteration is near `b` in another, as an equation of differences."""
+    a, b, apart = meeting
     left, right = _expand(a, cuts), _expand(b, cuts)
     terms = {digit: c for digit, c in left.items() if c and right.get(digit) == c}
-    low = high = a.constant - b.constant
+    low, high = (a.constant - b.constant + side for side in (-apart, apart))
     for side, sign in ((left, 1), (right, -1)):
         for digit, c in side.items():
             if digit in terms:

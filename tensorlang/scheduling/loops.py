@@ -11,7 +11,9 @@ from typing import TypeAlias
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.nodes import Const, Expr, For, Function, Stmt, Var
 from tensorlang.ir.visit import free_vars, substitute
+from tensorlang.scheduling.arguments import LARGEST
 from tensorlang.scheduling.dependence import dependences
+from tensorlang.scheduling.extents import steady
 from tensorlang.scheduling.facts import ceil_div, divides, nonnegative, product
 from tensorlang.scheduling.guards import guarded
 from tensorlang.scheduling.legality import legality
@@ -78,6 +80,7 @@ def split(
     old = loop_of(path)
     sizes = _sizes(old, [None, factors] if isinstance(factors, int) else factors)
     factors_cover(old, sizes)
+    steady([old], old.body)
     wanted = (f"{old.var.name}_{n}" for n in range(len(sizes)))
     names = new_names(func, *wanted)
     new = [Var(name, old.var.dtype) for name in names]
@@ -115,6 +118,10 @@ def _sizes(loop: For, factors: Sequence[int | None]) -> list[Expr]:
             raise ScheduleError(
                 f"split: loop {name!r}: a factor is at least 1, not {factor}"
             )
+    if prod(given) > LARGEST:
+        raise ScheduleError(
+            f"split: loop {name!r}: {list(factors)} make more than 2^48 iterations"
+        )
     inferred = ceil_div(loop.extent, prod(given))
     return [
         inferred if factor is None else Const(factor, loop.var.dtype)
@@ -182,6 +189,7 @@ def fuse(func: Function, outer: str, inner: str) -> tuple[Function, str]:
         )
     nothing_between(first, second)
     inner_extent_fixed(first, second)
+    steady([first, second], first.body)
     (name,) = new_names(func, f"{first.var.name}_{second.var.name}")
     var = Var(name, first.var.dtype)
     values = {first.var: var // second.extent, second.var: var % second.extent}
@@ -226,9 +234,9 @@ def extents_known(chain: Sequence[For]) -> str | None:
 
 
 @legality("dependences keep their order")
-def dependences_kept(old: Sequence[For], new: Sequence[For]) -> str | None:
+def dependences_kept(path: Path, old: Sequence[For], new: Sequence[For]) -> str | None:
     """Loops that carry one dependence keep their order, unless it is a reduction."""
-    for found in dependences(old, old[-1].body):
+    for found in dependences(path, old):
         before = [loop.var for loop in old if loop.var in found.loops]
         after = [loop.var for loop in new if loop.var in found.loops]
         if before != after and not found.reduction:
@@ -267,13 +275,15 @@ def reorder(func: Function, *loops: str) -> Function:
     order = [next(listed) if loop in wanted else loop for loop in chain]
     perfectly_nested(chain)
     extents_known(order)
-    dependences_kept(chain, order)
+    steady(chain, chain[-1].body)
+    top = min(places, key=len)
+    dependences_kept(top, chain, order)
     body: Stmt = chain[-1].body
     for depth in range(len(chain) - 1, -1, -1):
         body = with_fields(order[depth], body=body)
         if depth:
             body = swap(chain[depth - 1].body, chain[depth], body)
-    return replace(min(places, key=len), body)
+    return replace(top, body)
 
 
 def _chain(places: Sequence[Path]) -> list[For]:

@@ -33,7 +33,7 @@ from tensorlang.scheduling.tree import (
 SHARING: Final = ("parallel", "bound")
 THREAD: Final = "thread."
 OWN: Final = ("register", "private")
-_GIVEN: Final = tuple(name for name in HINTS if name != "async")  # that is pipeline's
+_GIVEN: Final = ("nontemporal", "prefetch")  # what is aligned, the generator sees
 
 
 @legality("threads share no temporary of one")
@@ -111,12 +111,10 @@ def hint(func: Function, block: str, buffer: str, *hints: str) -> Function:
         func: The function.
         block: The block's name.
         buffer: The buffer's name.
-        hints: `nontemporal` (past the caches), `prefetch`, or `aligned`, which is a
-            promise and only for temporaries, whose alignment the generator knows.
+        hints: `nontemporal` (past the caches), `prefetch`.
 
     Raises:
-        ScheduleError: a hint is unknown or cannot be promised, or the block does not
-            touch the buffer.
+        ScheduleError: a hint is none of these, or the block does not touch the buffer.
 
     `hint("y", "y", "nontemporal")`:
 
@@ -126,11 +124,6 @@ def hint(func: Function, block: str, buffer: str, *hints: str) -> Function:
     target = find_buffer(func, buffer)
     if not hints or not set(hints) <= set(_GIVEN):
         raise ScheduleError(f"hint: hints are {', '.join(_GIVEN)}, not {hints}")
-    if "aligned" in hints and target in func.buffers:
-        raise ScheduleError(
-            f"hint: {buffer} is the caller's, whose alignment is not known; cache it "
-            "in a temporary to have it aligned"
-        )
 
     def visit(node: Any) -> Any:
         changed = rebuild(node, visit)

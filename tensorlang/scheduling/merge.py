@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace as with_fields
 
 from tensorlang.errors import ScheduleError
-from tensorlang.ir.nodes import Alloc, For, Function, Load, Seq, seq
-from tensorlang.ir.visit import binders, substitute, walk
+from tensorlang.ir.nodes import (
+    Alloc,
+    Buffer,
+    For,
+    Function,
+    Let,
+    Load,
+    Seq,
+    Stmt,
+    Var,
+    seq,
+)
+from tensorlang.ir.visit import allocations, binders, substitute, walk
 from tensorlang.scheduling.dependence import meetings
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.linear import linear
@@ -68,9 +80,10 @@ def merge(func: Function, first: str, second: str) -> Function:
     around = _neighbours(path, other)
     equally_often(a, b)
     body = substitute(b.body, {b.var: a.var})
-    if a.var in binders(b.body):
+    for name in _in_force(a) & {n.name for n in _named(b.body)}:
         raise ScheduleError(
-            f"merge: something inside of loop {second!r} is called {a.var.name!r} too"
+            f"merge: something inside of loop {second!r} is called {name!r}, as in "
+            f"loop {first!r}; rename one of them"
         )
     only_their_own(a, with_fields(b, var=a.var, body=body))
     start = next(n for n, stmt in enumerate(around.stmts) if stmt is a)
@@ -79,6 +92,19 @@ def merge(func: Function, first: str, second: str) -> Function:
     made = with_fields(a, body=seq(a.body, body))
     stmts = (*around.stmts[:start], *between, made, *around.stmts[stop + 1 :])
     return replace(path[:-1], seq(*stmts))
+
+
+def _in_force(loop: For) -> set[str]:
+    """The names that would be in force behind a loop's body."""
+    body = loop.body.stmts if isinstance(loop.body, Seq) else (loop.body,)
+    outer = (stmt for stmt in body if isinstance(stmt, (Let, Alloc)))
+    return {loop.var.name, *(n.name for stmt in outer for n in _named(stmt))}
+
+
+def _named(node: Stmt) -> Iterator[Var | Buffer]:
+    """The variables and temporaries that something introduces."""
+    yield from binders(node)
+    yield from allocations(node)
 
 
 def _neighbours(first: Path, second: Path) -> Seq:

@@ -30,6 +30,7 @@ from tensorlang.ir.visit import (
     rebuild,
     substitute,
 )
+from tensorlang.scheduling.extents import steady
 from tensorlang.scheduling.facts import (
     Ranges,
     conjuncts,
@@ -129,6 +130,7 @@ def partition(func: Function, loop: str, at: Term) -> tuple[Function, tuple[str,
     """
     path = find_loop(func, loop)
     old = loop_of(path)
+    steady([old], old.body)
     cut = _cut(old, term(at, path, "partition"), path)
     around = ranges_at(path)
     main = with_fields(old, extent=cut)

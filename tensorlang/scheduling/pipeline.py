@@ -47,6 +47,7 @@ from tensorlang.ir.visit import (
     writes,
 )
 from tensorlang.scheduling.facts import Ranges
+from tensorlang.scheduling.extents import steady
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.tree import Path, find_loop, loop_of, rename, replace
@@ -244,6 +245,7 @@ def double_buffer(func: Function, loop: str) -> Function:
 def _staged(func: Function, path: Path, stages: int, *, ahead: bool) -> Function:
     loop = loop_of(path)
     parts = _parts(loop)
+    steady([loop], loop.body)
     in_order(loop, parts)
     filled_first(parts)
     folded_or_not(parts)

@@ -25,11 +25,14 @@ from tensorlang.ir.visit import (
     free_vars,
     fresh,
     names,
+    reads,
     substitute,
     walk,
     writes,
 )
 from tensorlang.scheduling.coverage import Bound, bounds_of, guards_of
+from tensorlang.scheduling.digits import fixed
+from tensorlang.scheduling.extents import known_without, steady
 from tensorlang.scheduling.facts import conjunction
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.partials import FOLDED
@@ -41,6 +44,7 @@ from tensorlang.scheduling.tree import (
     acting,
     block_of,
     called,
+    constant,
     enclosing_loops,
     find_block,
     replace,
@@ -98,6 +102,38 @@ def sole_writer(path: Path, depth: int, buffers: frozenset[Buffer]) -> str | Non
                 f"{called(other)} uses the result of {name!r} under the same "
                 "loop; decompose before a loop further in"
             )
+    return None
+
+
+@legality("a reduction that is taken apart is started once")
+def started_once(path: Path, depth: int, updates: Sequence[Reduce]) -> str | None:
+    """Under the loop, no state is started again, or has one of its terms twice."""
+    block = block_of(path)
+    values = {axis.var: axis.value for axis in block.axes}
+    below = {n.var: constant(n.extent) for n in path[depth:] if isinstance(n, For)}
+    told = [a.value for a in block.axes if a.kind in ("reduction", "disjoint")]
+    for update in updates:
+        places = [substitute(index, values) for index in update.indices]
+        agreed = fixed([(value, value) for value in (*places, *told)], below)
+        if agreed is not None and not agreed >= below.keys():
+            again = next(var.name for var in below if var not in agreed)
+            return (
+                f"iterations of loop {again!r} may start the same state of block "
+                f"{block.name!r} again; decompose before a loop further in"
+            )
+    return None
+
+
+@legality("what an init reads is there before")
+def init_stays(path: Path, depth: int) -> str | None:
+    """Nothing under the loop writes what the block's own init reads."""
+    block = block_of(path)
+    read = frozenset[Buffer]() if block.init is None else reads(block.init)
+    for buffer in read & writes(path[depth]):
+        return (
+            f"the init of block {block.name!r} reads {buffer.name!r}, which is written "
+            "under the loop; decompose before a loop further in"
+        )
     return None
 
 
@@ -173,8 +209,11 @@ def decompose_reduction(func: Function, block: str, loop: str) -> tuple[Function
     updates = updates_of(old)
     starts_before(path, depth)
     sole_writer(path, depth, writes(old))
+    started_once(path, depth, updates)
+    init_stays(path, depth)
     guarded_by_ends(path)
     _need_what_stays(path[depth:], writes(old))
+    steady([n for n in path[depth:] if isinstance(n, For)], path[depth])  # type: ignore[arg-type]
     taken = names(func)
     name = fresh(f"{block}_init", taken)
     made = dataclasses.replace(spatial_part(path), name=name, body=_start(old, updates))
@@ -243,6 +282,8 @@ def renest(below: Path, block: Block, taken: set[str]) -> Stmt:
     """The block in new loops, like those on the way that drive its axes."""
     used = frozenset().union(*(free_vars(axis.value) for axis in block.axes))
     loops = [loop for loop in below if isinstance(loop, For) and loop.var in used]
+    gone = [n for n in below if isinstance(n, For) and n not in loops]
+    known_without(loops, gone)
     new = {loop.var: Var(fresh(loop.var.name, taken), loop.var.dtype) for loop in loops}
     made: Stmt = block
     for loop in reversed(loops):

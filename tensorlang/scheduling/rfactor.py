@@ -24,6 +24,7 @@ from tensorlang.ir.nodes import (
     seq,
 )
 from tensorlang.ir.visit import fresh, names, rebuild
+from tensorlang.scheduling.extents import known_without
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.linear import Linear, linear
 from tensorlang.scheduling.partials import FOLDED, none_empty, only_reduces, partial
@@ -148,6 +149,7 @@ def rfactor(
     own_nest(path, top)
     guarded_by_ends(path)
     none_empty(old, (target,), loop_ranges(loops))
+    known_without([target], [n for n in path[top:] if isinstance(n, For)])
     taken = names(func)
     name = fresh(f"{block}_rf", taken)
     parts = _part_buffers(update, name, target, axis, taken)

@@ -51,6 +51,7 @@ def share(func: Function, buffer: str, other: str) -> Function:
                 b[d] = x[i, d]
             ... b ...                           ... a ...
     """
+    another(buffer, other)
     first, second = find_alloc(func, buffer), find_alloc(func, other)
     kept, gone = alloc_of(first).buffer, alloc_of(second).buffer
     around = first[-2]
@@ -77,6 +78,14 @@ def _maker(around: Seq, buffer: Buffer) -> Stmt:
         if buffer in writes(stmt):
             return stmt
     raise ScheduleError(f"share: {buffer.name!r} is not filled by a nest of its own")
+
+
+@legality("a copy is not shared with itself")
+def another(buffer: str, other: str) -> str | None:
+    """What goes is not what stays."""
+    if buffer == other:
+        return f"share: {buffer!r} and {other!r} are one temporary"
+    return None
 
 
 @legality("a nest of its own fills what is shared")

@@ -52,6 +52,11 @@ from tensorlang.scheduling.tree import (
 def own_part(path: Path, place: Path) -> str | None:
     """Some dimensions have one index in an iteration, which no other one has."""
     buffer, loop = alloc_of(path).buffer, loop_of(place)
+    if place[: len(path) - 1] != path[:-1]:
+        return (
+            f"store_at: {buffer.name!r} lives inside of loop {loop.var.name!r} "
+            "already; choose a loop further in"
+        )
     loops = [n.var for n in place[len(path) - 1 :] if isinstance(n, For)]
     found = list(_own_indices(path, place).values())
     _, extents = accesses(function_of(path), buffer)
@@ -160,7 +165,8 @@ def _at_zero(stmt: Stmt, old: Buffer, new: Buffer, dims: Collection[int]) -> Stm
             return changed
         if not _is_use(node, old):
             return changed
-        at = tuple(as_expr(0) if d in dims else i for d, i in enumerate(node.indices))
+        own = enumerate(changed.indices)
+        at = tuple(as_expr(0) if d in dims else index for d, index in own)
         if isinstance(changed, Reduce):
             buffers = tuple(new if b == old else b for b in changed.buffers)
             return with_fields(changed, buffers=buffers, indices=at)

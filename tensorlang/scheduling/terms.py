@@ -10,7 +10,19 @@ from itertools import pairwise
 from typing import TypeAlias
 
 from tensorlang.errors import ParseError, ScheduleError
-from tensorlang.ir.nodes import Evaluate, Expr, For, Let, Load, Seq, Var, as_expr
+from tensorlang.ir.nodes import (
+    Binary,
+    Const,
+    Evaluate,
+    Expr,
+    For,
+    Let,
+    Load,
+    Node,
+    Seq,
+    Var,
+    as_expr,
+)
 from tensorlang.ir.parser import parse
 from tensorlang.ir.visit import free_vars, walk
 from tensorlang.scheduling.tree import Path, function_of
@@ -56,7 +68,21 @@ def term(given: Term, path: Path, asked_by: str) -> Expr:
         )
     if any(isinstance(node, Load) for node in walk(expr)):
         raise ScheduleError(f"{asked_by}: {expr!r} reads memory; use sizes and loops")
+    for part in filter(_may_fault, walk(expr)):
+        raise ScheduleError(f"{asked_by}: {part!r} may fault; divide by a number")
     return expr
+
+
+def _may_fault(node: Node) -> bool:
+    """Whether an operation has no value for some operands."""
+    match node:
+        case Binary(op="floordiv" | "floormod", b=Const(value=by)):
+            return by == 0
+        case Binary(op="shl" | "shr", b=Const(value=by), dtype=dtype):
+            return not 0 <= by < dtype.bits
+        case Binary(op="floordiv" | "floormod" | "shl" | "shr"):
+            return True
+    return False
 
 
 def _parsed(text: str, known: dict[str, Var], asked_by: str) -> Expr:

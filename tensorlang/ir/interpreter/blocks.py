@@ -13,7 +13,7 @@ from tensorlang.ir.interpreter.scopes import leaders
 from tensorlang.ir.interpreter.state import BlockRun, Machine, fault
 from tensorlang.ir.interpreter.update import FIRST
 from tensorlang.ir.nodes import Block, For, Reduce, Stmt, While
-from tensorlang.ir.visit import free_vars, walk, writes
+from tensorlang.ir.visit import walk, writes
 
 if TYPE_CHECKING:
     from tensorlang.ir.interpreter.lanes import Array, Lanes
@@ -75,17 +75,12 @@ def _run_instances(
 def _active(block: Block, machine: Machine, lanes: Lanes) -> Lanes | None:
     """The lanes where the instance is not skipped, with the axes bound."""
     active: Lanes | None = lanes
-    late = block.where is not None and machine.derived(block.where, free_vars) & {
-        axis.var for axis in block.axes
-    }
-    if block.where is not None and not late:
+    if block.where is not None:
         active = lanes.where(evaluate(block.where, machine, lanes))
     if active is None:
         return None
     for axis in block.axes:
         active.bind(axis.var.name, evaluate(axis.value, machine, active))
-    if block.where is not None and late:
-        active = active.where(evaluate(block.where, machine, active))
     return active
 
 

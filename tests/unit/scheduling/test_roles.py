@@ -56,7 +56,7 @@ def f(y: Out[f32[32]]):
                 {meeting}
             y[t] = 1.0
 """)
-    with pytest.raises(ScheduleError, match="a barrier stands inside"):
+    with pytest.raises(ScheduleError, match="threads wait inside"):
         Schedule(func).vectorize("q")
 
 

@@ -1,0 +1,38 @@
+"""Extents that a step evaluates in another place: what they are made of is there."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from tensorlang.errors import ScheduleError
+from tensorlang.ir.nodes import For, Stmt
+from tensorlang.ir.visit import free_vars, reads, writes
+from tensorlang.scheduling.legality import legality
+
+
+@legality("an extent stays what it was on entry")
+def steady(loops: Sequence[For], inside: Stmt) -> str | None:
+    """No extent of the loops reads what is written inside."""
+    for loop in loops:
+        for buffer in reads(loop.extent) & writes(inside):
+            return (
+                f"the extent of loop {loop.var.name!r} is {loop.extent!r}, and "
+                f"{buffer.name!r} is written inside, so it cannot be evaluated in "
+                "another place; copy it to a temporary first"
+            )
+    return None
+
+
+def known_without(loops: Sequence[For], gone: Collection[For]) -> None:
+    """Refuse loops whose extents need the variable of one that is not around them.
+
+    Raises:
+        ScheduleError: it names both loops.
+    """
+    for loop in loops:
+        for other in gone:
+            if other.var in free_vars(loop.extent):
+                raise ScheduleError(
+                    f"the extent of loop {loop.var.name!r} is {loop.extent!r}, so it "
+                    f"cannot stand outside of loop {other.var.name!r}"
+                )
