@@ -15,7 +15,7 @@ from tensorlang.scheduling.guarding import (
 )
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.memory import outside_of_threads
-from tensorlang.scheduling.places import Site, site
+from tensorlang.scheduling.places import Site, need_alive, site
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.regions import Region, region, whole
 from tensorlang.scheduling.tiles import (
@@ -110,6 +110,7 @@ def cache_read(
     """
     place, source = site(func, block, at), find_buffer(func, buffer)
     _need_use(place, source, reads(place.block.body), "read")
+    need_alive(place, source)
     part = whole(source) if at is None else _read_region(place, source)
     constant_tile(source, part, scope)
     unchanged_while_read(place, source)

@@ -40,6 +40,7 @@ from tensorlang.scheduling.partials import (
 from tensorlang.scheduling.places import (
     Site,
     extents,
+    need_alive,
     only_loops,
     site,
     stored,
@@ -242,6 +243,8 @@ def cache_write(
     place = site(func, block, at)
     update = _update_of(place, find_buffer(func, buffer))
     buffers = _buffers(update)
+    for held in buffers:
+        need_alive(place, held)
     own_start(place, update, accumulate=accumulate)
     sole_user(place, buffers)
     if accumulate:

@@ -152,10 +152,15 @@ def transform_layout(func: Function, buffer: str, layout: Layout) -> Function:
             "or cache_write it, and transform the copy"
         )
     made = index_map(layout, old.ndim)
-    one_to_one(old, made)
     return with_buffer(func, old, dataclasses.replace(old, layout=made))
 
 
 def with_buffer(func: Function, old: Buffer, new: Buffer) -> Function:
-    """The function with a temporary changed wherever it stands."""
+    """The function with a temporary changed wherever it stands.
+
+    Raises:
+        ScheduleError: it has a layout, which is not one-to-one on its new shape.
+    """
+    if new.layout is not None:
+        one_to_one(new, new.layout)
     return dataclasses.replace(func, body=replace_buffers(func.body, {old: new}))

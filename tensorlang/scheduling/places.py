@@ -35,10 +35,12 @@ from tensorlang.scheduling.linear import Linear, linear
 from tensorlang.scheduling.regions import Range, of_extent, relax
 from tensorlang.scheduling.tree import (
     Path,
+    alloc_of,
     block_of,
     enclosing_loops,
     find_block,
     function_of,
+    paths_to,
     replace,
 )
 
@@ -199,6 +201,22 @@ def loaded(node: Node) -> frozenset[Buffer]:
 def touches(node: Node, buffer: Buffer) -> bool:
     """Whether something at or below `node` reads or writes the buffer."""
     return buffer in reads(node) | writes(node)
+
+
+def need_alive(place: Site, buffer: Buffer) -> None:
+    """Refuse a buffer that is allocated further in than a copy of it would be made.
+
+    Raises:
+        ScheduleError: it is.
+    """
+    around = place.path[: place.depth]
+    for path in paths_to(place.func, Alloc):
+        alive = any(node is path[-2] for node in around)
+        if alloc_of(path).buffer == buffer and not alive:
+            raise ScheduleError(
+                f"{buffer.name!r} is allocated in a loop around block "
+                f"{place.block.name!r}; copy it further in"
+            )
 
 
 def only_loops(place: Site) -> bool:

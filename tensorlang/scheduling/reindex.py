@@ -33,14 +33,27 @@ from tensorlang.ir.visit import (
 from tensorlang.scheduling.cache import unchanged_while_read
 from tensorlang.scheduling.cache_write import own_start, sole_user
 from tensorlang.scheduling.coverage import bounds_of, guards_of
+from tensorlang.scheduling.digits import fixed
 from tensorlang.scheduling.guarding import read_indices
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.linear import linear
-from tensorlang.scheduling.places import Site, site, stored, whole_axes
+from tensorlang.scheduling.places import (
+    Site,
+    need_alive,
+    site,
+    stored,
+    whole_axes,
+)
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.regions import whole
 from tensorlang.scheduling.tiles import copy_over
-from tensorlang.scheduling.tree import Path, block_of, find_buffer, new_names
+from tensorlang.scheduling.tree import (
+    Path,
+    block_of,
+    constant,
+    find_buffer,
+    new_names,
+)
 
 
 @legality("a reindexed block goes over all of its axes")
@@ -60,6 +73,20 @@ def full_axes(path: Path) -> str | None:
                 "over elements it does not touch"
             )
     return None
+
+
+@legality("a scattered result goes to each element once")
+def scattered_once(block: Block, indices: tuple[Expr, ...]) -> str | None:
+    """No two values of the axes that the indices use lead to one element."""
+    sizes = {axis.var: constant(axis.extent) for axis in block.axes}
+    agreed = fixed([(index, index) for index in indices], sizes)
+    if agreed is not None and agreed.issuperset(_used_axes(block, indices)):
+        return None
+    shown = ", ".join(map(repr, indices))
+    return (
+        f"block {block.name!r} may store at [{shown}] several times, and the last of "
+        "them would be another one"
+    )
 
 
 @primitive
@@ -102,6 +129,7 @@ def reindex(
                     reduce(sum, y[vi], x_y[vi, vk] * w[vk])
     """
     place, old = site(func, block, None), find_buffer(func, buffer)
+    need_alive(place, old)
     full_axes(place.path)
     if old in writes(place.block.body):
         return _scattered(place, old)
@@ -135,6 +163,7 @@ def _scattered(place: Site, old: Buffer) -> tuple[Function, tuple[str, str]]:
     buffers = update.buffers if isinstance(update, Reduce) else (old,)
     own_start(place, update)
     sole_user(place, buffers)
+    scattered_once(place.block, update.indices)
     new = {buffer: _shaped(place, buffer, update.indices) for buffer in buffers}
     first = new[buffers[0]]
     taken = names(place.func) | {buffer.name for buffer in new.values()}

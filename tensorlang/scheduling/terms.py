@@ -12,6 +12,7 @@ from typing import TypeAlias
 from tensorlang.errors import ParseError, ScheduleError
 from tensorlang.ir.nodes import (
     Binary,
+    Block,
     Const,
     Evaluate,
     Expr,
@@ -34,6 +35,9 @@ def scope(path: Path) -> dict[str, Var]:
     """The variables in force at a place: scalars, loops around it, earlier lets."""
     found = {var.name: var for var in function_of(path).scalars}
     for parent, child in pairwise(path):
+        if isinstance(parent, Block):  # it sees no loops outside of it
+            inside = {axis.var.name: axis.var for axis in parent.axes}
+            found = {var.name: var for var in function_of(path).scalars} | inside
         if isinstance(parent, For):
             found[parent.var.name] = parent.var
         if isinstance(parent, Seq):

@@ -181,6 +181,16 @@ def half(x: f32[8], y: InOut[f32[8]]):
 """,
         step("reindex", "y", "y"),
     ),
+    "a scattered result goes to each element once": Broken(
+        """
+def last(x: f32[4], y: Out[f32[3]]):
+    for i in range(2):
+        for j in range(2):
+            with block("y", vi=spatial(4, j * 2 + i)):
+                y[(vi + 1) // 2] = x[vi]
+""",
+        step("reindex", "y", "y"),
+    ),
     "a moved producer makes each element once": Broken(
         """
 def rows(x: f32[3, 4], y: Out[f32[3]]):

@@ -8,10 +8,13 @@ from tensorlang.errors import ScheduleError
 from tensorlang.ir.parser import parse
 from tensorlang.scheduling.annotate import parallel
 from tensorlang.scheduling.cache import cache_read
+from tensorlang.scheduling.cache_write import cache_write
 from tensorlang.scheduling.loops import fuse, reorder, split
 from tensorlang.scheduling.merge import merge
+from tensorlang.scheduling.pad import pad
 from tensorlang.scheduling.partition import partition, specialize
 from tensorlang.scheduling.reduction import decompose_reduction
+from tensorlang.scheduling.reindex import reindex
 from tensorlang.scheduling.rfactor import rfactor
 from tensorlang.scheduling.storage import store_at
 from tensorlang.scheduling.tensorize import tensorize
@@ -172,3 +175,50 @@ def some(a: f32[1], x: f32[16], y: InOut[f32[16]]):
     after, _ = cache_read(func, "y", "x", "global", "i")
     same_meaning(func, after)
     same_meaning(func, partition(func, "j", 4)[0])
+
+
+IN_A_LOOP = parse("""
+def in_a_loop(x: f32[2, 4], y: Out[f32[2]]):
+    for r in range(2):
+        t = alloc(f32[4])
+        for i in range(4):
+            with block("t", vr=spatial(2, r), vi=spatial(4, i)):
+                t[vi] = x[vr, vi]
+        y[r] = x[r, 0]
+""")
+
+
+def test_what_lives_in_a_loop_is_not_copied_outside_of_it():
+    for primitive in (cache_write, reindex):
+        scope = ("global",) if primitive is cache_write else ()
+        with pytest.raises(ScheduleError, match="'t' is allocated in a loop around"):
+            primitive(IN_A_LOOP, "t", "t", *scope)
+
+
+def test_conditions_in_a_block_are_over_what_it_sees():
+    func = parse("""
+def rows(x: f32[4], y: Out[f32[4, 2]]):
+    for i in range(4):
+        with block("y", vi=spatial(4, i)):
+            for l in range(2):
+                y[vi, l] = x[vi]
+""")
+    specialize(func, "l", "vi < 2")
+    with pytest.raises(ScheduleError, match="no variable 'i' is in force here"):
+        specialize(func, "l", "i < 2")
+
+
+def test_what_is_padded_keeps_a_layout_that_is_one_to_one():
+    func = parse("""
+def laid(x: f32[1, 16], y: Out[f32[1, 16]]):
+    t = alloc(f32[1, 16], layout=lambda i, j: (i * 9 + j,))
+    for i in range(1):
+        for j in range(16):
+            with block("t", vi=spatial(1, i), vj=spatial(16, j)):
+                t[vi, vj] = x[vi, vj]
+    for k in range(16):
+        with block("y", vk=spatial(16, k)):
+            y[0, vk] = t[0, vk]
+""")
+    with pytest.raises(ScheduleError, match="a layout gives every element a place"):
+        pad(func, "t", [2, 1])
