@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.nodes import Axis, Block, Buffer, Expr, For, Function, Stmt, Var
-from tensorlang.ir.visit import free_vars, substitute
+from tensorlang.ir.visit import binders, free_vars, substitute
 from tensorlang.scheduling.coverage import bounds_of, guards_of
 from tensorlang.scheduling.facts import conjunction
 from tensorlang.scheduling.legality import legality
@@ -26,9 +26,9 @@ from tensorlang.scheduling.tree import (
 
 def by_axes(block: Block, indices: Sequence[Expr]) -> None:
     """Raises a `ScheduleError` unless the indices are different axes, or constants."""
-    axes = {axis.var for axis in block.axes}
+    axes, inside = {axis.var for axis in block.axes}, set(binders(block))
     used = [index for index in indices if index in axes]
-    fixed = all(index in axes or not free_vars(index) & axes for index in indices)
+    fixed = all(index in axes or not free_vars(index) & inside for index in indices)
     if not fixed or len(set(used)) < len(used):
         shown = ", ".join(map(repr, indices))
         raise ScheduleError(

@@ -46,8 +46,8 @@ from tensorlang.ir.visit import (
     substitute,
     writes,
 )
-from tensorlang.scheduling.facts import Ranges
 from tensorlang.scheduling.extents import steady
+from tensorlang.scheduling.facts import Ranges
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.tree import Path, find_loop, loop_of, rename, replace

@@ -9,6 +9,7 @@ from tensorlang.ir.parser import parse
 from tensorlang.scheduling.annotate import parallel
 from tensorlang.scheduling.cache import cache_read
 from tensorlang.scheduling.cache_write import cache_write
+from tensorlang.scheduling.compute_at import compute_at
 from tensorlang.scheduling.loops import fuse, reorder, split
 from tensorlang.scheduling.merge import merge
 from tensorlang.scheduling.pad import pad
@@ -222,3 +223,19 @@ def laid(x: f32[1, 16], y: Out[f32[1, 16]]):
 """)
     with pytest.raises(ScheduleError, match="a layout gives every element a place"):
         pad(func, "t", [2, 1])
+
+
+def test_a_block_that_goes_along_a_loop_of_its_own_is_not_moved():
+    func = parse("""
+def rows(x: f32[4], y: Out[f32[4]]):
+    t = alloc(f32[4, 2])
+    for i in range(4):
+        with block("t", vi=spatial(4, i)):
+            for l in range(2):
+                t[vi, l] = x[vi]
+    for j in range(4):
+        with block("y", vj=spatial(4, j)):
+            y[vj] = t[vj, 1]
+""")
+    with pytest.raises(ScheduleError, match="it must use its axes themselves"):
+        compute_at(func, "t", "j")
