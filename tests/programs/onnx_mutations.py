@@ -528,18 +528,3 @@ CHANGES: Final[tuple[Change, ...]] = (
     *(rename, nested, domain, ir_version, container, outside, note, function),
     *(sparse, overridden),
 )
-
-
-def corrupted(draw: Draw, data: bytes) -> bytes:
-    """The bytes of a file with some of them changed."""
-    made = bytearray(data)
-    for _ in range(draw(st.integers(1, 3))):
-        at = draw(st.integers(0, len(made)))
-        how = draw(st.integers(0, 3))
-        if how == 0:
-            made[at : at + draw(st.integers(1, 9))] = b""
-        elif how == 1:
-            made[at:at] = draw(st.binary(min_size=1, max_size=6))
-        else:
-            made[at : at + 1] = bytes([draw(st.integers(0, 255))])
-    return bytes(made)

@@ -18,10 +18,11 @@ import numpy as np
 import onnx
 from hypothesis import strategies as st
 from tensorlang_test_programs import onnx_suite
+from tensorlang_test_programs.corruption import corrupted
 from tensorlang_test_programs.expressions import Draw
 from tensorlang_test_programs.fuzzing import Fuzzer
 from tensorlang_test_programs.onnx_deviations import understood
-from tensorlang_test_programs.onnx_mutations import CHANGES, corrupted, version
+from tensorlang_test_programs.onnx_mutations import CHANGES, version
 from tensorlang_test_programs.onnx_reference import Reference
 
 from tensorlang.errors import TensorlangError
