@@ -94,7 +94,7 @@ class Gate:
         Raises:
             TuningError: there is none for which the definition is defined.
         """
-        return [self._small(workload, self._pool()) for workload in self._shapes]
+        return [self._case(workload, self._pool()) for workload in self._shapes]
 
     @cached_property
     def nonempty(self) -> list[Case]:
@@ -106,7 +106,7 @@ class Gate:
     def full(self) -> Case:
         """The workload itself."""
         _ = self._shapes  # the compiled reference is vouched for
-        return self._full(self._reference(self._workload), self._pool())
+        return self._case(self._workload, self._pool())
 
     def compiled(self, workload: Workload) -> Case:
         """A workload with random values, by the plain loop nest."""
@@ -129,9 +129,8 @@ class Gate:
             return []
         if key not in self._beyond:
             pool = self._pool(own)
-            cases = [self._small(w, pool) for w in self._shapes[:1]]
-            full = self._full(self._reference(self._workload), pool, narrow=True)
-            self._beyond = {key: [*cases, full]}
+            shapes = [*self._shapes[:1], self._workload]
+            self._beyond = {key: [self._case(w, pool, narrow=True) for w in shapes]}
         return self._beyond[key]
 
     @cached_property
@@ -162,7 +161,7 @@ class Gate:
         odd = self.odd
         if not isinstance(self._op, TensorOperator):
             others = (self._defined(kind) for kind in KINDS[1:])
-            return [odd, *(w for w in others if w is not None)]
+            return list(dict.fromkeys((odd, *filter(None, others))))
         names = self._op.names(self._workload)
         found = []
         for workload in batches(self._workload, names):
@@ -227,15 +226,15 @@ class Gate:
             every = [one for one in every if one[0] in fine]
         return every
 
-    def _small(self, workload: Workload, pool: Pool) -> Case:
+    def _case(self, workload: Workload, pool: Pool, *, narrow: bool = False) -> Case:
         reference = self._reference(workload)
         if any(0 in shape for shape in workload.shapes):
             return reference.case([RANDOM])
-        if reference.bytes > _SOME_BYTES:
-            return self._full(reference, pool)
+        if reference.bytes > _SOME_BYTES or reference.work > _QUICK:
+            return self._large(reference, pool, narrow=narrow)
         return reference.case(self._fills(reference, pool))
 
-    def _full(self, reference: Reference, pool: Pool, *, narrow: bool = False) -> Case:
+    def _large(self, reference: Reference, pool: Pool, *, narrow: bool) -> Case:
         """Special values among random ones, all at once where arrays are large.
 
         There the definition in its own types, which costs as much again, is asked only

@@ -210,6 +210,19 @@ def constant(value: float) -> Fill:
     return lambda given: list(map(made, given))
 
 
+def ties(*values: float) -> Fill:
+    """A few numbers, in any order, so that of each many are equal."""
+
+    def made(number: int, given: Input, array: Array) -> Array:
+        held = [constant(value)([given])[0].reshape(-1)[:1] for value in values]
+        chosen = np.random.default_rng((SEED, number)).integers(
+            len(values), size=array.shape
+        )
+        return np.concatenate(held)[chosen] if array.size else array
+
+    return _over_plain(0, made)
+
+
 def ramp(step: int, *, exact: bool) -> Fill:
     """Numbers that count up or, by a step of -1, down.
 
@@ -245,6 +258,8 @@ def fills(
     yield RANDOM
     yield "zeros", constant(0)
     yield "equal values", constant(1.5)
+    yield "zeros and ones", ties(0.0, -0.0, 1.0)
+    yield "zeros and negative ones", ties(0.0, -0.0, -1.0)
     yield "values that count up", ramp(1, exact=exact)
     yield "values that count down", ramp(-1, exact=exact)
     specials = [pool.of(each) for each in inputs]

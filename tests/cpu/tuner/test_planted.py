@@ -11,8 +11,11 @@ import pytest
 from typer.testing import CliRunner
 
 from tensorlang.cli.app import app
-from tensorlang.ops import find
+from tensorlang.ir import parse
+from tensorlang.ops import find, operator
+from tensorlang.runtime import build
 from tensorlang.tuner import Report, tune
+from tensorlang.tuner.gate import Gate, Wrong
 
 DOUBLE = '''
 """Twice a number: fast and right by one way, fast and wrong by all others."""
@@ -74,6 +77,62 @@ WHOLE = {
     "at_its_own_index": "select(cast(i64, x[i]) == i, i32(-1), x[i] + x[i])",
     "saturating": "cast(i32, min(max(cast(i64, x[i]) * 2, -2147483648), 2147483647))",
 }
+
+
+# wrong where two arrays meet, at a place of the full shape, or in the order of ties
+PAIRS = """
+def f(x: f32[{n}], y: f32[{n}], z: Out[f32[{n}]]):
+    for i in range({n}):
+        z[i] = select({when}, 9.0, x[i] * 2.0 - y[i])
+"""
+TWO_ARRAYS = (
+    "y[i] != y[i]",
+    "x[i] == y[i]",
+    "(y[i] > 0.0) & (y[i] < 1.17549e-38)",
+    "(i == 4999) & (x[i] > y[i])",
+    "(x[i] == f32('inf')) & (y[i] == f32('inf'))",
+    "(x[i] == 17.0) & (y[i] == 0.0)",
+    "(x[i] == 1234.5) & (y[i] == 77.25)",
+)
+FIRST = """
+def f(x: f32[{n}], y: f32[{n}], z: Out[f32[{n}]]):
+    best = alloc(f32[1])
+    best[0] = x[0]
+    for i in range({n}):
+        if (x[i] > best[0]) | {when}:
+            best[0] = x[i]
+        z[i] = best[0] + y[i]
+"""
+LATER_TIES = (
+    "(x[i] == best[0])",
+    "(x[i] == 0.0) & (best[0] == 0.0) & (bitcast(u32, best[0]) > u32(0))",
+    "(x[i] != x[i])",
+    "(i > 4990) & (x[i] > 1.0)",
+)
+
+
+@pytest.mark.parametrize(("text", "whens"), [(PAIRS, TWO_ARRAYS), (FIRST, LATER_TIES)])
+def test_the_gate_finds_what_two_elements_make_wrong(
+    text: str, whens: tuple[str, ...]
+) -> None:
+    def made(when: str, n: int) -> Any:
+        return parse(text.format(n=n, when=when))
+
+    @operator(f"test_planted.two{len(whens)}")
+    def two(x: Any, y: Any) -> Any:
+        assert y.shape[0].value == x.shape[0].value
+        return made("(i < 0)", x.shape[0].value)
+
+    gate = Gate(two, two.workload((5000,), (5000,), dtypes="f32"), 0.0)
+    missed = []
+    for when in ("(i < 0)", *whens):
+        try:
+            for case in (*gate.small, gate.full, *gate.beyond(made(when, 5000))):
+                gate.check(build(made(when, case.workload.shapes[0][0])), case)
+            missed.append(when)
+        except Wrong:
+            continue
+    assert missed == ["(i < 0)"]  # the one that is right
 
 
 @pytest.fixture
