@@ -255,7 +255,8 @@ def compute(
         for index, extent in zip(indices, extents, strict=True)
     ]
     axes += [(a.var, "reduction", a.extent) for a in (folded.axes if folded else ())]
-    stage = Stage(_nest(given[0], axes, stmt), buffers, tuple(building.inputs))
+    nest = _nest(given[0], axes, stmt, _line(body))
+    stage = Stage(nest, buffers, tuple(building.inputs))
     tensors = tuple(Tensor(buffer, stage) for buffer in buffers)
     return tensors[0] if len(tensors) == 1 else tensors
 
@@ -334,7 +335,15 @@ def _name_all(
     return made, variables
 
 
-def _nest(name: str, axes: Sequence[tuple[Var, str, Expr]], body: Stmt) -> Stmt:
+def _line(body: Callable[..., Body]) -> str:
+    """Where a function is written."""
+    code = getattr(body, "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code else ""
+
+
+def _nest(
+    name: str, axes: Sequence[tuple[Var, str, Expr]], body: Stmt, line: str
+) -> Stmt:
     """The block with one serial loop an axis; a loop drops the axis's leading v."""
     taken = names(body) | {var.name for var, _, _ in axes}
     loops, block_axes, renamed = [], [], {}
@@ -347,7 +356,8 @@ def _nest(name: str, axes: Sequence[tuple[Var, str, Expr]], body: Stmt) -> Stmt:
         loop = var if kind == "reduction" else Var(fresh(wanted, taken), i64)
         loops.append((loop, extent))
         block_axes.append(Axis(axis, kind, extent, loop))
-    nest: Stmt = Block(name, tuple(block_axes), substitute(body, renamed))
+    inside = substitute(body, renamed)
+    nest: Stmt = Block(name, tuple(block_axes), inside, line=line)
     for loop, extent in reversed(loops):
         nest = For(loop, extent, "serial", nest)
     return nest

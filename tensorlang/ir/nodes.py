@@ -914,6 +914,7 @@ class Block(Stmt):
     """One computation over its own axes, run by one execution `scope` at a time.
 
     A `where` that names an axis is made one of the axis's value.
+    `line` is where it was written, as `file:line`, for messages; no part of the tree.
     """
 
     name: str
@@ -922,6 +923,7 @@ class Block(Stmt):
     where: Expr | None = None
     init: Stmt | None = None
     scope: str = "thread"
+    line: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         _need(

@@ -140,6 +140,7 @@ def _block(node: ast.With, scope: Scope) -> Stmt:
         expr(extra["where"], inner) if "where" in extra else None,
         None if init is None else body(init, inner),
         string(extra["scope"]) if "scope" in extra else "thread",
+        f"line {node.lineno}",
     )
 
 

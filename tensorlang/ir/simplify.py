@@ -8,6 +8,7 @@ the interpreter computes them. Floats keep their bits.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import singledispatch
 from typing import Any
 
@@ -206,7 +207,8 @@ def _(stmt: Block, place: Place) -> Stmt:
         below = _below(axis.var, axis.extent, below)
     init = None if stmt.init is None else _visit(stmt.init, below)
     body = _visit(stmt.body, below)
-    return Block(stmt.name, axes, body, None if settled else where, init, stmt.scope)
+    where = None if settled else where
+    return replace(stmt, axes=axes, body=body, where=where, init=init)
 
 
 @_visit.register

@@ -12,12 +12,12 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import sub
 from typing import TYPE_CHECKING, Any, Final
 
 from tensorlang import targets
-from tensorlang.errors import CodegenError
+from tensorlang.errors import CodegenError, TargetError
 from tensorlang.runtime import backends, cache
 from tensorlang.runtime.kernel import Artifact, Kernel
 from tensorlang.runtime.signature import Signature
@@ -26,6 +26,7 @@ from tensorlang.targets import Target
 if TYPE_CHECKING:
     from tensorlang.ir.nodes import Function
 
+CHECKED_VARIABLE: Final = "TENSORLANG_CHECKED"
 _CODES: Final = ("object_code", "wrapper_code")
 _TEXTS: Final = ("ir", "lowered", "source", "trace")
 _STAGES: Final = ("lower", "render", "compile")
@@ -40,11 +41,16 @@ if hasattr(os, "register_at_fork"):
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What to build, and how it came to be, for people to read."""
+    """What to build, and how it came to be, for people to read.
+
+    `verified` says that the function was made of one that is well formed: with checks
+    of bounds it reads other elements than it updates, which none may that is written.
+    """
 
     function: Function
     trace: str = ""
     knobs: Mapping[str, Any] = field(default_factory=dict)
+    verified: bool = False
 
 
 def build(
@@ -54,6 +60,7 @@ def build(
     trace: Any = None,
     knobs: Mapping[str, Any] | None = None,
     store: bool = True,
+    checked: bool | None = None,
 ) -> Kernel:
     """The kernel of a function, or of a `Schedule` with its function and trace.
 
@@ -63,14 +70,47 @@ def build(
         trace: the schedule's steps, kept with the kernel for people to read.
         knobs: the values that the schedule used, named in the head of the source.
         store: whether to remember the kernel, in memory and on disk.
+        checked: whether the kernel tests the bounds of every access, and raises
+            `KernelError` with the access, index, size and line instead of touching
+            other memory; by default where `TENSORLANG_CHECKED=1`. On CPUs, and slow.
 
     Raises:
         IRError: the function is not well formed.
-        TargetError: the target is unknown or not present.
+        TargetError: the target is unknown or not present, or a GPU's, and `checked`.
         CodegenError: the target cannot express the function.
     """
     chosen = targets.get(target)
     recipe = _recipe(func, trace, knobs)
+    if _asked_to_check() if checked is None else checked:
+        return _checked(recipe, chosen, store=store)
+    return _built(recipe, chosen, store=store)
+
+
+def _asked_to_check() -> bool:
+    return os.environ.get(CHECKED_VARIABLE, "") not in ("", "0")
+
+
+def _checked(recipe: Recipe, target: Target, *, store: bool) -> Kernel:
+    """A kernel that tests the bounds of its accesses."""
+    from tensorlang.codegen.checked import checked  # noqa: PLC0415 - not when warm
+    from tensorlang.ir.verifier import verify  # noqa: PLC0415 - the same
+    from tensorlang.runtime.checked import CheckedKernel  # noqa: PLC0415 - the same
+    from tensorlang.runtime.describing import signature_of  # noqa: PLC0415 - the same
+
+    if target.model != "cpu":
+        raise TargetError(
+            f"a checked build is for CPUs, not for {target.name}: "
+            "build for llvm, where the same accesses are out of bounds"
+        )
+    verify(recipe.function)
+    function, accesses = checked(recipe.function)
+    kernel = _built(
+        replace(recipe, function=function, verified=True), target, store=store
+    )
+    return CheckedKernel(kernel, signature_of(recipe.function), accesses)
+
+
+def _built(recipe: Recipe, chosen: Target, *, store: bool) -> Kernel:
     if not store:
         return _loaded(make_artifact(recipe, chosen), chosen)
     return _once(_key(recipe, chosen), chosen, lambda: recipe)
@@ -93,6 +133,8 @@ def cached_kernel(
     found = _NAMED.get((key, chosen))
     if found is not None:
         return found
+    if _asked_to_check():
+        return _NAMED.setdefault((key, chosen), build(make(), chosen, knobs=knobs))
     name = cache.key_of("name", key, repr(chosen), _versions(chosen))
     with _lock(name):
         found = _NAMED.get((key, chosen))
@@ -108,7 +150,8 @@ def make_artifact(recipe: Recipe, target: Target) -> Artifact:
     from tensorlang.ir.verifier import verify  # noqa: PLC0415 - not when warm
     from tensorlang.runtime.describing import signature_of  # noqa: PLC0415 - the same
 
-    verify(recipe.function)
+    if not recipe.verified:
+        verify(recipe.function)
     backend = backends.of(target)
     signature = signature_of(recipe.function)
     times = [time.perf_counter()]

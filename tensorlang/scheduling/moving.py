@@ -91,13 +91,12 @@ def moved_nest(
     where = [] if copy.where is None else [copy.where]
     gone = {x.var for x in enclosing_loops(path)} - {x.var for x in loops} - {*shared}
     where += _carried(block, indices, copy, buffer, gone)
-    made = Block(
-        block.name,
-        (*(a for a in copy.axes if a.var in values), *others),
-        substitute(block.body, homes),
-        conjunction(where),
-        None if block.init is None else substitute(block.init, homes),
-        block.scope,
+    made = dataclasses.replace(
+        block,
+        axes=(*(a for a in copy.axes if a.var in values), *others),
+        body=substitute(block.body, homes),
+        where=conjunction(where),
+        init=None if block.init is None else substitute(block.init, homes),
     )
     nest = renest(tuple(loops), made, taken)
     for var, extent in reversed(copy.loops):

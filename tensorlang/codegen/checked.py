@@ -1,0 +1,225 @@
+"""A checked build: no access leaves its buffer, and the first that would is told.
+
+    y[i] = x[at[i]]   ->   if not (at[i] >= 0 and at[i] < n):
+                               outside[1, 0], outside[1, 1], outside[1, 2] = 1, at[i], n
+                           y[i] = x[select(at[i] >= 0 and at[i] < n, at[i], 0)]
+
+A load from outside reads element 0, a store there is left out. What is told goes to an
+array that the function gets as one more parameter, a row for each dimension of each
+access; simplifying leaves the rows away that bounds prove to stay empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from tensorlang.ir.dtypes import i64
+from tensorlang.ir.nodes import (
+    AtomicUpdate,
+    Axis,
+    Binary,
+    Block,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    Function,
+    If,
+    LaneReduce,
+    Load,
+    Node,
+    Param,
+    Reduce,
+    Select,
+    Seq,
+    Stmt,
+    Store,
+    Unary,
+    While,
+    as_expr,
+    binary,
+    seq,
+    splat,
+)
+from tensorlang.ir.visit import children, fresh, names, rebuild
+
+COLUMNS: Final = 3  # whether there was one, its index, and the size
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One dimension of an access: what a row of the report is of.
+
+    Attributes:
+        text: The access as the definition has it.
+        dimension: Which of the buffer's dimensions.
+        line: Where the definition stands, if it is known: `file:line`.
+    """
+
+    text: str
+    dimension: int
+    line: str
+
+    def told(self, index: int, size: int) -> str:
+        """The sentence of an index that is outside."""
+        where = f", {self.line}" if self.line else ""
+        return (
+            f"{self.text} has index {index} in dimension {self.dimension}, "
+            f"whose size is {size}{where}"
+        )
+
+
+def checked(function: Function) -> tuple[Function, tuple[Access, ...]]:
+    """The function with its accesses checked, and what its report has rows for."""
+    state = _Checking(Buffer(fresh("outside", names(function)), i64, _shape(1)))
+    body = state.visit(function.body, "")
+    rows = max(len(state.accesses), 1)
+    report = replace(state.report, shape=_shape(rows))
+    body = _with(body, state.report, report)
+    params = (*function.params, Param(report, "inout"))
+    return replace(function, params=params, body=body), tuple(state.accesses)
+
+
+def _shape(rows: int) -> tuple[Expr, ...]:
+    return as_expr(rows), as_expr(COLUMNS)
+
+
+def _with(body: Stmt, old: Buffer, new: Buffer) -> Stmt:
+    def visit(node: Any) -> Any:
+        made = rebuild(node, visit) if isinstance(node, Node) else node
+        return new if made == old else made
+
+    return visit(body)  # type: ignore[no-any-return]
+
+
+class _Checking:
+    """The statements of a function, one after the other."""
+
+    def __init__(self, report: Buffer) -> None:
+        self.report = report
+        self.accesses: list[Access] = []
+
+    def visit(self, stmt: Stmt, line: str) -> Stmt:
+        """A statement after what tells of its accesses; `line` is that of its block."""
+        if isinstance(stmt, Seq):
+            return seq(*(self.visit(inner, line) for inner in stmt.stmts))
+        line = stmt.line or line if isinstance(stmt, Block) else line
+        told = [t for part in _own(stmt) for t in self.told(part, line)]
+
+        def change(child: Any) -> Any:
+            if isinstance(child, Stmt):
+                return self.visit(child, line)
+            if isinstance(child, Axis):
+                return rebuild(child, _inside)
+            return _inside(child)
+
+        new = rebuild(stmt, change)
+        if isinstance(new, For) and new.kind in ("vectorized", "unrolled"):
+            new = replace(new, kind="serial")
+        if isinstance(new, While):
+            new = replace(new, body=seq(new.body, *told))
+        for buffer, indices, mask in _targets(stmt):
+            told += self.rows(buffer, indices, mask, f"{buffer[indices]!r}", line)
+            if mask is None:
+                new = If(_all(_within(buffer, indices)), new)
+            else:
+                assert isinstance(new, Store)
+                both = binary("and", mask, _within(buffer, indices))
+                new = replace(new, mask=both)
+        return seq(*told, new)
+
+    def told(self, expr: Node, line: str) -> Iterator[Stmt]:
+        """What tells of the loads in an expression, inner ones first."""
+        for child in children(expr):
+            yield from self.told(child, line)
+        if isinstance(expr, Load):
+            yield from self.rows(
+                expr.buffer, expr.indices, expr.mask, f"{expr!r}", line
+            )
+
+    def rows(
+        self,
+        buffer: Buffer,
+        indices: tuple[Expr, ...],
+        mask: Expr | None,
+        text: str,
+        line: str,
+    ) -> Iterator[Stmt]:
+        """A row for each dimension of an access, written where an index is outside."""
+        for dimension, (index, size) in enumerate(
+            zip(indices, buffer.shape, strict=True)
+        ):
+            at = _inside(index)
+            good = _between(at, size)
+            if mask is not None:
+                good = Binary("or", splat(good, mask.dtype.lanes), ~_inside(mask))
+            values = (as_expr(1), _worst(at), size)
+            row = len(self.accesses)
+            self.accesses.append(Access(text, dimension, line))
+            stores = [
+                Store(self.report, (as_expr(row), as_expr(column)), value)
+                for column, value in enumerate(values)
+            ]
+            yield If(Unary("not", _all(good)), seq(*stores))
+
+
+def _own(stmt: Stmt) -> Iterator[Node]:
+    """The expressions of a statement itself, in the order of their evaluation."""
+    for child in children(stmt):
+        if not isinstance(child, Stmt | Buffer):
+            yield child
+
+
+def _targets(
+    stmt: Stmt,
+) -> Iterator[tuple[Buffer, tuple[Expr, ...], Expr | None]]:
+    """What a statement writes: buffer, indices, mask."""
+    indices = tuple(map(_inside, getattr(stmt, "indices", ())))
+    match stmt:
+        case Store(buffer=buffer, mask=mask):
+            yield buffer, indices, None if mask is None else _inside(mask)
+        case AtomicUpdate(buffer=buffer):
+            yield buffer, indices, None
+        case Reduce(buffers=buffers):
+            yield from ((buffer, indices, None) for buffer in buffers)
+
+
+def _inside(node: Any) -> Any:
+    """An expression whose loads stay inside of their buffers."""
+    if isinstance(node, Buffer) or not isinstance(node, Expr):
+        return node
+    made = rebuild(node, _inside)
+    if not isinstance(made, Load):
+        return made
+    kept = [
+        Select(_between(i, size), i, splat(Const(0, i64), i.dtype.lanes))
+        for i, size in zip(made.indices, made.buffer.shape, strict=True)
+    ]
+    return replace(made, indices=tuple(kept))
+
+
+def _between(index: Expr, size: Expr) -> Expr:
+    lanes = index.dtype.lanes
+    return Binary("and", index >= 0, index < splat(size, lanes))
+
+
+def _within(buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
+    """Whether all indices of an access are inside."""
+    found: Expr = as_expr(True)
+    for index, size in zip(indices, buffer.shape, strict=True):
+        found = binary("and", found, _between(index, size))
+    return found
+
+
+def _all(cond: Expr) -> Expr:
+    return cond if cond.dtype.lanes == 1 else LaneReduce("and", cond)
+
+
+def _worst(index: Expr) -> Expr:
+    """The index, or that of the lane which is outside."""
+    if index.dtype.lanes == 1:
+        return index
+    low = LaneReduce("min", index)
+    return Select(low < 0, low, LaneReduce("max", index))

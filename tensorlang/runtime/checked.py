@@ -1,0 +1,57 @@
+"""Kernels that test the bounds of every access; see `tensorlang.codegen.checked`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tensorlang.codegen.checked import COLUMNS
+from tensorlang.errors import ArgumentError, KernelError
+from tensorlang.runtime.kernel import Kernel
+
+if TYPE_CHECKING:
+    from tensorlang.codegen.checked import Access
+    from tensorlang.runtime.signature import Signature
+
+
+class CheckedKernel(Kernel):
+    """A kernel that raises where an access is out of bounds, and touches nothing there.
+
+    Raises (when called):
+        KernelError: an index is out of range; names the access, the index, the size,
+            and the line of the definition.
+    """
+
+    def __init__(
+        self, kernel: Kernel, signature: Signature, accesses: Sequence[Access]
+    ) -> None:
+        super().__init__(replace(kernel.artifact, signature=signature), kernel.target)
+        self._kernel = kernel
+        self._accesses = accesses
+
+    @property
+    def asm(self) -> str:
+        """The machine's own instructions."""
+        return self._kernel.asm
+
+    @property
+    def resources(self) -> Mapping[str, int]:
+        """What the kernel takes of its machine."""
+        return self._kernel.resources
+
+    def _slow(self, *args: Any) -> None:
+        if len(args) != self._arity:
+            raise ArgumentError(
+                f"{self.name} takes {self._arity} arguments, got {len(args)}"
+            )
+        buffers = len(self.signature.buffers)
+        report = np.zeros((max(len(self._accesses), 1), COLUMNS), np.int64)
+        self._kernel.launch(*args[:buffers], report, *args[buffers:])
+        for access, (outside, index, size) in zip(
+            self._accesses, report.tolist(), strict=False
+        ):
+            if outside:
+                raise KernelError(f"{self.name}: {access.told(index, size)}")

@@ -1,0 +1,26 @@
+"""A checked build on an OpenCL device that is a CPU."""
+
+import numpy as np
+import pytest
+
+from tensorlang import build
+from tensorlang.errors import KernelError
+from tensorlang.ir import compute, function, placeholder
+from tensorlang.scheduling import Schedule
+
+
+def test_an_index_that_is_out_of_bounds(device):
+    if device.model != "cpu":
+        pytest.skip("a checked build is for CPUs")
+    x, at = placeholder((5,), "f32", "x"), placeholder((64,), "i64", "at")
+    y = compute(at.shape, lambda i: x[at[i]], "y")
+    s = Schedule(function("gathered", [x, at], [y]))
+    outer, inner = s.split("i", [None, 8])
+    s.parallel(outer)
+    s.vectorize(inner)
+    kernel = build(s, device, checked=True, store=False)
+    numbers, places = np.arange(5, dtype=np.float32), np.arange(64) % 5
+    np.testing.assert_array_equal(kernel(numbers, places), numbers[places])
+    places[37] = 1 << 40
+    with pytest.raises(KernelError, match=r"x\[at\[vi\]\] has index 1099511627776"):
+        kernel(numbers, places)
