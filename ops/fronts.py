@@ -15,7 +15,7 @@ import numpy as np
 
 from tensorlang.ops.elementwise import elementwise
 from tensorlang.ops.gradients import gradient
-from tensorlang.ops.operands import ALL_ARRAYS, SECOND_IS_NUMBER, mixed
+from tensorlang.ops.operands import ALL_ARRAYS, IN_ALL, SECOND_IS_NUMBER, mixed
 from tensorlang.ops.tensors import FLOATS, TensorOperator, call
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def binary(
         if type(a) is np.ndarray:
             if type(b) is np.ndarray:
                 return call(made, (a, b), ALL_ARRAYS, (), target, out)
-            if type(b) is float and a.dtype.kind == "f":
+            if type(b) is float and -IN_ALL <= b <= IN_ALL and a.dtype.kind == "f":
                 return call(made, (a,), SECOND_IS_NUMBER, (b,), target, out)
         return mixed(made, (a, b), target, out)
 

@@ -7,6 +7,7 @@ is a Python float, is such a number; NumPy's other scalars are arrays of their t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from tensorlang.ops.operator import Launch
 
 PYTHON: Final = (float, int, bool, np.float64)
+IN_ALL: Final = 65504.0  # the largest f16: every float type holds numbers up to this
 _NONE: Final[Mapping[str, Any]] = {}
 ALL_ARRAYS: Final[dict[str, Any]] = {NUMBERS: ()}
 SECOND_IS_NUMBER: Final[dict[str, Any]] = {NUMBERS: (1,)}
@@ -85,6 +87,19 @@ def _kind(dtype: np.dtype[Any]) -> tuple[str, str]:
     return found.kind, found.name
 
 
+@cache
+def _beyond(name: str) -> float:
+    """The least number that rounds to infinity: half an ulp above the largest."""
+    from ml_dtypes import finfo  # noqa: PLC0415 - numbers as large are rare
+
+    from tensorlang.ir.dtypes import as_dtype  # noqa: PLC0415 - once a type
+
+    found = finfo(as_dtype(name).numpy)
+    largest = float(found.max)
+    exponent = math.frexp(largest)[1]
+    return largest + math.ldexp(float(found.eps), exponent - 2)
+
+
 def fitted(id: str, value: Any, kind: str, name: str) -> Any:
     """The number as a kernel for arrays of a type takes it.
 
@@ -94,12 +109,16 @@ def fitted(id: str, value: Any, kind: str, name: str) -> Any:
     if type(value) is np.float64:
         value = float(value)
     if kind == "float":
-        if type(value) is float:
-            return value
         try:
-            return float(value)
+            number = float(value)
         except OverflowError:
             raise DTypeError(f"{id}: {name} holds no number so large") from None
+        if IN_ALL < abs(number) < math.inf and abs(number) >= _beyond(name):
+            raise DTypeError(
+                f"{id}: {number} rounds to an infinity in the {name} beside it; cast "
+                "the array, or give math.inf where that is meant"
+            )
+        return number
     if type(value) is bool:
         return value if kind == "bool" else int(value)
     if type(value) is float or kind == "bool":

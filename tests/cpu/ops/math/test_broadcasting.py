@@ -230,6 +230,18 @@ def test_operands_that_do_not_fit():
         math.add(x, x[0], out=np.empty(4, np.float32))
 
 
+@pytest.mark.parametrize(
+    ("dtype", "most"), [("float16", 65504.0), ("float32", 3.4028235e38)]
+)
+def test_a_number_that_rounds_to_an_infinity_is_refused(dtype, most):
+    x = np.ones(3, dtype)
+    assert np.isfinite(math.maximum(x, most)).all()
+    assert np.isinf(math.add(x, np.inf)).all()
+    for call in (lambda: math.add(x, most * 1.01), lambda: math.clip(x, 0, most * 2)):
+        with pytest.raises(DTypeError, match="rounds to an infinity"):
+            call()
+
+
 def test_arrays_of_other_libraries():
     torch = pytest.importorskip("torch")
     x = torch.linspace(-1, 1, 12).reshape(3, 4)
