@@ -1,7 +1,8 @@
 """What processor this is: vendor, architecture, instruction sets, caches, cores.
 
 Read from what the operating system publishes (`/proc`, `/sys`, `sysctl`), so that
-asking costs a millisecond and loads nothing.
+asking costs a millisecond and loads nothing. For tests, `TENSORLANG_CPUINFO` names a
+file in place of `/proc/cpuinfo`: emulators change the processor, and not that.
 """
 
 from __future__ import annotations
@@ -9,13 +10,15 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+import sys
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final
 
 MAX_THREADS: Final = 1024
-_CPUINFO: Final = Path("/proc/cpuinfo")
+CPUINFO_VARIABLE: Final = "TENSORLANG_CPUINFO"
+_CPUINFO: Final = "/proc/cpuinfo"
 _CPU: Final = Path("/sys/devices/system/cpu")
 _QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")
 
@@ -52,6 +55,8 @@ _TAGS: Final[dict[str, tuple[str, ...]]] = {
     "sse2": ("sse2",),
     "neon": ("asimd",),
 }
+# how the features that `Processor.hides` decides about begin
+_VECTORS: Final = ("amx", "avx", "f16c", "fma")
 _EXTRAS: Final = {
     "bf16": "avx512_bf16",
     "fp16": "avx512_fp16",
@@ -67,6 +72,12 @@ class Processor:
     name: str
     device: str
     features: tuple[str, ...]
+
+    def hides(self, feature: str) -> bool:
+        """Whether Linux lists no such vector instructions, which have LLVM's name."""
+        name = _plain(feature)
+        known = sys.platform == "linux" and name.startswith(_VECTORS)
+        return known and name not in map(_plain, self.features)
 
     @property
     def levels(self) -> list[str]:
@@ -85,8 +96,9 @@ def vector_tags(features: tuple[str, ...], *, every: bool = False) -> list[str]:
 @cache
 def processor() -> Processor:
     """The processor of this machine."""
-    if _CPUINFO.exists():
-        return _from_cpuinfo(_CPUINFO.read_text())
+    cpuinfo = Path(os.environ.get(CPUINFO_VARIABLE) or _CPUINFO)
+    if cpuinfo.exists():
+        return _from_cpuinfo(cpuinfo.read_text())
     brand = _sysctl("machdep.cpu.brand_string") or platform.processor() or "unknown"
     arm = platform.machine() in ("arm64", "aarch64")
     features = ("asimd",) if arm else tuple(_sysctl("machdep.cpu.features").split())
@@ -119,6 +131,11 @@ def architecture(vendor: str, family: int, model: int) -> str:
     if vendor == "intel" and family == 6:
         return _INTEL.get(model, "f6")
     return f"f{family}"
+
+
+def _plain(feature: str) -> str:
+    """`avx512_bf16` as well as LLVM's `avx512bf16`, `amx_tile` and `amx-tile`."""
+    return feature.translate({ord(mark): None for mark in "_-."})
 
 
 def _identifier(text: str) -> str:

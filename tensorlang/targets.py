@@ -58,6 +58,15 @@ _VECTORS: Final = {
 }
 
 
+# what code is made for -> the features of which each one alone gives it to a CPU
+_ABILITIES: Final[dict[str, tuple[str, ...]]] = {
+    "fma": ("fma", "asimd"),
+    "f16 conversions": ("f16c", "asimd"),
+    "f16 arithmetic": ("avx512_fp16", "asimdhp"),
+    "weakly ordered streaming stores": ("sse2",),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """A device that kernels are built for, with what a schedule must know of it.
@@ -117,6 +126,10 @@ class Target:
     def lanes(self, bits: int) -> int:
         """How many elements of `bits` bits one vector register holds."""
         return max(1, self.vector_bits // bits)
+
+    def has(self, ability: str) -> bool:
+        """Whether a CPU has one of `_ABILITIES`: `fma`, `f16 conversions`, ..."""
+        return any(feature in self.features for feature in _ABILITIES[ability])
 
     def with_threads(self, threads: int) -> Target:
         """The same device, using at most `threads` threads a kernel."""

@@ -44,6 +44,8 @@ is f32 |
 | integers and floats | never mixed: an integer becomes a float only by a `cast` |
 | a sum over f16 or bf16 | accumulated in f32 where the operator says so, and rounded \
 once at the end |
+| subnormal numbers | kept everywhere, but for products of bf16 by the instructions of \
+AVX512-BF16, which take them for 0 |
 
 What each operator takes, and what comes out:
 """

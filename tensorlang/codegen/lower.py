@@ -40,7 +40,7 @@ def lower(function: Function, target: Any) -> Function:
     function = give_way(function, names, RESERVED)
     function = remove_blocks(function)
     function = reduce_lanes(function, names, target.vector_bits)
-    function = expand_reductions(function, names)
+    function = expand_reductions(function, names, contract=target.has("fma"))
     function = expand_math(function, names)
     function = simplify_function(flatten(function))
     function = vectorize(function, names, target.vector_bits)

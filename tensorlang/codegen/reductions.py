@@ -2,6 +2,7 @@
 
 A reduction may absorb the rounding of a product: `reduce(sum, y[i], a * b)` becomes
 `y[i] = fma(a, b, y[i])`. So does any addition that says `contract`; all others stay.
+A processor without that instruction absorbs nothing.
 """
 
 from __future__ import annotations
@@ -26,16 +27,18 @@ from tensorlang.ir.nodes import (
 from tensorlang.ir.visit import rebuild
 
 
-def expand_reductions(function: Function, names: Names) -> Function:
+def expand_reductions(
+    function: Function, names: Names, *, contract: bool = True
+) -> Function:
     """The function without `Reduce`, and with contracted additions as `fma`."""
 
     def visit(node: Any) -> Any:
         match node:
             case Reduce():
-                return update(rebuild(node, visit), names)
+                return update(rebuild(node, visit), names, contract=contract)
             case Seq():
                 return seq(*(visit(stmt) for stmt in node.stmts))
-            case Binary():
+            case Binary() if contract:
                 new = rebuild(node, visit)
                 return _or(as_fma(new), new)
             case _:
@@ -44,17 +47,17 @@ def expand_reductions(function: Function, names: Names) -> Function:
     return replace(function, body=visit(function.body))
 
 
-def update(node: Reduce, names: Names) -> Stmt:
+def update(node: Reduce, names: Names, *, contract: bool = True) -> Stmt:
     """The statements of one `Reduce`: a tuple is read whole before it is written."""
     if len(node.buffers) == 1:
         state: Expr = node.buffers[0][node.indices]
-        (value,) = combination(node.reducer, (state,), node.values)
+        (value,) = combination(node.reducer, (state,), node.values, contract=contract)
         return Store(node.buffers[0], node.indices, value)
     reads = [_let(f"{b.name}_old", b[node.indices], names) for b in node.buffers]
     given = [_let(f"{b.name}_new", v, names) for b, v in _pairs(node)]
     left = tuple(let.var for let in reads)
     right = tuple(let.var for let in given)
-    results = combination(node.reducer, left, right)
+    results = combination(node.reducer, left, right, contract=contract)
     stores = [
         Store(buffer, node.indices, result)
         for buffer, result in zip(node.buffers, results, strict=True)

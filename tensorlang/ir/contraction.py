@@ -42,14 +42,20 @@ def _product(node: Expr, contract: bool) -> Binary | None:
 
 
 def combination(
-    reducer: Reducer, left: tuple[Expr, ...], right: tuple[Expr, ...]
+    reducer: Reducer,
+    left: tuple[Expr, ...],
+    right: tuple[Expr, ...],
+    *,
+    contract: bool = True,
 ) -> tuple[Expr, ...]:
     """The reducer's expressions on these operands, sums of products contracted.
 
-    `sum` of a state and `a*b` is `fma(a, b, state)`.
+    `sum` of a state and `a*b` is `fma(a, b, state)`, unless `contract` is false: of a
+    processor without that instruction.
     """
     values = dict(zip(reducer.left + reducer.right, left + right, strict=True))
-    return tuple(_absorbing(substitute(part, values)) for part in reducer.combine)
+    made = (substitute(part, values) for part in reducer.combine)
+    return tuple(_absorbing(part) if contract else part for part in made)
 
 
 def _absorbing(node: Expr) -> Expr:

@@ -22,17 +22,33 @@ def _dot_type(dtypes: tuple[DType, ...]) -> DType:
 
 def _dot(acc: Any, a0: Any, a1: Any, b0: Any, b1: Any) -> Any:
     """Two fused steps, the odd product first, as the processor does them."""
-    a0, a1, b0, b1 = (np.asarray(x).astype(np.float32) for x in (a0, a1, b0, b1))
-    return numeric.fma(a0, b0, numeric.fma(a1, b1, acc))
+    a0, a1, b0, b1 = (
+        _flushed(np.asarray(x).astype(np.float32)) for x in (a0, a1, b0, b1)
+    )
+    return _step(a0, b0, _step(a1, b1, _flushed(np.asarray(acc))))
 
 
+def _step(a: Any, b: Any, acc: Any) -> Any:
+    with np.errstate(all="ignore"):
+        exact = numeric.sum_to_odd(a.astype("f8") * b.astype("f8"), acc.astype("f8"))
+        return _flushed(exact.astype(np.float32), exact)
+
+
+def _flushed(near: Any, exact: Any = None) -> Any:
+    """0 for what is below the normal numbers when rounded to their digits."""
+    size = np.abs(near if exact is None else exact)
+    return np.where(size < _TINY, np.copysign(np.float32(0), near), near)
+
+
+_TINY: Final = 2.0**-126 - 2.0**-151
 CPU_NATIVES: Final = {
     "dpbf16ps": Intrinsic(
         "dpbf16ps",
         5,
         _dot_type,
         _dot,
-        "acc + a1*b1 + a0*b0, each step rounded once (AVX512-BF16); the pairs a0, a1 "
-        "and b0, b1 are the even and odd lanes of the instruction's operands",
+        "acc + a1*b1 + a0*b0, each step rounded once, subnormal operands and results "
+        "taken for 0 (AVX512-BF16); the pairs a0, a1 and b0, b1 are the even and odd "
+        "lanes of the instruction's operands",
     ),
 }

@@ -70,12 +70,13 @@ and `abs`, and divided by -1 it is itself, with remainder 0. `div` is for floats
 `floordiv` and `floormod` are for integers and round towards minus infinity (a zero
 divisor is a fault). A shift by the width or more, or by less than 0, shifts all out:
 `shl` leaves 0, `shr` the sign, -1 or 0. `min`/`max` of floats return the other operand
-for one NaN, and for zeros of both signs either one. A float operation is strict unless
-it says `contract`, which lets an addition absorb the rounding of the product beside it;
-a float *reduction* may be re-associated by a schedule. `Cast` to an integer truncates
-towards zero, wraps among integers, and saturates from floats (NaN gives 0); `Cast` to
-a float rounds to nearest even. A masked-off lane of a load is 0, of a store is left
-alone.
+for one NaN, and of 0 and -0 either. Which NaN an operation gives is not said, but what
+only moves floats keeps all bits, and `neg` and `abs` all but the sign. A float
+operation is strict unless it says `contract`, which lets an addition absorb the
+rounding of the product beside it; a float *reduction* may be re-associated by a
+schedule. `Cast` to an integer truncates towards zero, wraps among integers, and
+saturates from floats (NaN gives 0); `Cast` to a float rounds to nearest even. A
+masked-off lane of a load is 0, of a store is left alone.
 
 *Roles* that follow each other in a sequence run at once: each is a program of the warps
 of a block in which `cond` holds (of a warp in all threads or in none), and they meet
@@ -117,6 +118,7 @@ import numpy as np
 
 from tensorlang.errors import DTypeError, IRError
 from tensorlang.ir.dtypes import DType, as_dtype, boolean, f32, i64
+from tensorlang.ir.numeric import narrow_to_odd
 
 UNARY: Final = ("neg", "not", "abs")
 ARITHMETIC: Final = ("add", "sub", "mul", "div", "floordiv", "floormod", "min", "max")
@@ -327,7 +329,9 @@ def _canonical(value: Scalar, dtype: DType) -> Scalar:
     if dtype.name == "f64" or math.isinf(number):
         return number
     with np.errstate(over="ignore"):
-        return float(np.asarray(number).astype(dtype.numpy))
+        wide = np.asarray(number)
+        once = narrow_to_odd(wide) if dtype.name == "bf16" else wide  # by way of f32
+        return float(once.astype(dtype.numpy))
 
 
 @node

@@ -12,14 +12,21 @@ across `fork`, so that a child never inherits a compiler stopped half-way.
 from __future__ import annotations
 
 import itertools
+import platform
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, wraps
 from typing import Any, Final, ParamSpec, TypeVar
 
+from tensorlang import hardware
 from tensorlang.errors import CodegenError
 from tensorlang.forking import COMPILING
 
 SPEED: Final = 3  # of LLVM's -O levels
+_X86: Final = ("x86_64", "AMD64")
+# LLVM's word for what only some processors of this kind have -> the feature
+_NEEDS: Final = {"half": "f16c", "bfloat": "avx512bf16"}
+_RISKY: Final = re.compile(rf"\b(?:to|x|fpext|bitcast) ({'|'.join(_NEEDS)})\b")
 _NUMBERS: Final = itertools.count()
 
 P = ParamSpec("P")
@@ -64,7 +71,7 @@ def versions() -> str:
 @locked
 def compile_quickly(text: str) -> bytes:
     """Object code of a text that is fast as it stands: straight-line code, no loops."""
-    return bytes(_quick_machine().emit_object(_parse(text)))
+    return bytes(_machine(0).emit_object(_parse(text)))
 
 
 @locked
@@ -73,18 +80,37 @@ def compile_module(text: str) -> bytes:
 
     Raises:
         CodegenError: LLVM refuses a text; the message holds LLVM's own words and the
-            line of the text that it points to.
+            line of the text that it points to. Or the text is for another processor.
     """
+    _check(text)
     module = _parse(text)
-    _optimise(module)
+    _optimise(module, _machine())
     return bytes(_machine().emit_object(module))
+
+
+@locked
+def compile_for(text: str, triple: str, cpu: str) -> bytes:
+    """Object code of a text for another processor, by LLVM's names of both.
+
+    Raises:
+        CodegenError: LLVM refuses the text.
+    """
+    binding = _binding()
+    binding.initialize_all_targets()
+    binding.initialize_all_asmprinters()
+    machine = _new_machine(binding.Target.from_triple(triple), cpu)
+    module = _parse(text)
+    module.triple = triple
+    _optimise(module, machine)
+    return bytes(machine.emit_object(module))
 
 
 @locked
 def assembly(text: str) -> str:
     """The host's assembly of the same text, for people to read."""
+    _check(text)
     module = _parse(text)
-    _optimise(module)
+    _optimise(module, _machine())
     return str(_machine().emit_assembly(module))
 
 
@@ -125,7 +151,24 @@ def _parse(text: str) -> Any:
     return module
 
 
-def _optimise(module: Any) -> None:
+def _check(text: str) -> None:
+    """Refuse what has no instruction here: LLVM could abort the process.
+
+    Raises:
+        CodegenError: the text is for a processor with more features.
+    """
+    if platform.machine() not in _X86:
+        return
+    have = set(_features().split(","))
+    for word in set(_RISKY.findall(text)):
+        if f"+{_NEEDS[word]}" not in have:
+            raise CodegenError(
+                f"the text uses {word}, which needs {_NEEDS[word]}, and LLVM does not "
+                f"find that on this processor"
+            )
+
+
+def _optimise(module: Any, machine: Any) -> None:
     """Run LLVM's default pipeline without the passes that re-schedule loops."""
     binding = _binding()
     options = binding.create_pipeline_tuning_options(speed_level=SPEED)
@@ -133,7 +176,7 @@ def _optimise(module: Any) -> None:
     options.slp_vectorization = False
     options.loop_interleaving = False
     options.loop_unrolling = False
-    builder = binding.create_pass_builder(_machine(), options)
+    builder = binding.create_pass_builder(machine, options)
     builder.getModulePassManager().run(module, builder)
 
 
@@ -148,29 +191,30 @@ def _binding() -> Any:
 
 @cache
 def _features() -> str:
-    return str(_binding().get_host_cpu_features().flatten())
+    """What LLVM finds on this processor, but for what the system hides of it."""
+    found = _binding().get_host_cpu_features()
+    for name in filter(hardware.processor().hides, found):
+        found[name] = False
+    return str(found.flatten())
 
 
-def _new_machine(level: int = SPEED) -> Any:
-    """A code generator for the host: position independent, so it loads anywhere."""
-    binding = _binding()
-    return binding.Target.from_default_triple().create_target_machine(
-        cpu=binding.get_host_cpu_name(),
-        features=_features(),
-        opt=level,
-        reloc="pic",
-        codemodel="small",
+def _new_machine(target: Any, cpu: str, features: str = "", level: int = SPEED) -> Any:
+    """A code generator: position independent, so what it makes loads anywhere."""
+    return target.create_target_machine(
+        cpu=cpu, features=features, opt=level, reloc="pic", codemodel="small"
     )
 
 
-@cache
-def _machine() -> Any:
-    return _new_machine()
+def _host_machine(level: int = SPEED) -> Any:
+    binding = _binding()
+    target = binding.Target.from_default_triple()
+    return _new_machine(target, binding.get_host_cpu_name(), _features(), level)
 
 
 @cache
-def _quick_machine() -> Any:
-    return _new_machine(0)
+def _machine(level: int = SPEED) -> Any:
+    """The code generator for this processor."""
+    return _host_machine(level)
 
 
 @cache
@@ -181,4 +225,4 @@ def _engine() -> Any:
     linker maps each where there is room, and aborts the process where that is more than
     2 GiB apart, as happens in large processes.
     """
-    return _binding().create_lljit_compiler(_new_machine(), use_jit_link=True)
+    return _binding().create_lljit_compiler(_host_machine(), use_jit_link=True)

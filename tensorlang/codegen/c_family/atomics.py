@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensorlang.codegen.simt.narrow import widened
+from tensorlang.codegen.narrow import widened
 from tensorlang.ir.dtypes import as_dtype
 from tensorlang.ir.nodes import AtomicUpdate, Binary, Expr, Load, Store, Var
 

@@ -1,8 +1,7 @@
 """Operations on values: tables of LLVM's opcodes, and where ours mean something else.
 
-f16 and bf16 compute in `float`, rounding after every operation. Integer division
-rounds down and has no undefined case: a zero divisor counts as one. Shifts have none
-either.
+Integer division rounds down and has no undefined case: a zero divisor counts as one.
+Shifts have none either.
 """
 
 from __future__ import annotations
@@ -12,10 +11,9 @@ from typing import Final
 
 from tensorlang.codegen.llvm import instructions as ins
 from tensorlang.codegen.llvm.builder import Builder
-from tensorlang.codegen.llvm.rounding import to_bf16
 from tensorlang.codegen.llvm.types import literal, llvm_type, mangled, vector_literal
 from tensorlang.ir.dtypes import DType
-from tensorlang.ir.nodes import Const, Expr, Splat, Var
+from tensorlang.ir.nodes import Const, Expr, Splat
 
 _FLOAT: Final = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 _INTEGER: Final = {
@@ -43,34 +41,6 @@ _EXTREMES: Final = {
 }
 
 
-# no divisor of a fold is a constant
-_VARIABLE: Final = Var("folded")
-
-
-def narrow(dtype: DType) -> bool:
-    """Whether a float is stored narrow and computed as `float`."""
-    return dtype.name in ("f16", "bf16")
-
-
-def single(dtype: DType) -> DType:
-    """The `f32` of as many lanes."""
-    return DType("f32", dtype.lanes)
-
-
-def widen(builder: Builder, dtype: DType, text: str) -> str:
-    """A narrow float as a `float`."""
-    kinds = llvm_type(dtype), llvm_type(single(dtype))
-    return builder.emit(ins.Cast(builder.name(), "fpext", kinds[0], text, kinds[1]))
-
-
-def round_to(builder: Builder, dtype: DType, text: str) -> str:
-    """A `float` rounded to a narrow type."""
-    if dtype.name == "bf16":
-        return to_bf16(builder, dtype.lanes, text)
-    kinds = llvm_type(single(dtype)), llvm_type(dtype)
-    return builder.emit(ins.Cast(builder.name(), "fptrunc", kinds[0], text, kinds[1]))
-
-
 def constant(dtype: DType, number: int) -> str:
     """An integer literal in every lane of `dtype`."""
     text = literal(Const(number, dtype.scalar))
@@ -87,10 +57,6 @@ def binary(  # noqa: PLR0917 - the operands of one operation
     builder: Builder, op: str, dtype: DType, a: str, b: str, right: Expr
 ) -> str:
     """`a op b`; `right` is the tree of `b`, for divisors that are constants."""
-    if narrow(dtype):
-        wide = single(dtype)
-        a, b = widen(builder, dtype, a), widen(builder, dtype, b)
-        return round_to(builder, dtype, binary(builder, op, wide, a, b, right))
     if op in ("min", "max"):
         function = f"{_EXTREMES[dtype.kind, op]}.{mangled(dtype)}"
         kind = llvm_type(dtype)
@@ -222,43 +188,3 @@ def take(builder: Builder, dtype: DType, vector: str, lanes: Sequence[int]) -> s
     if len(lanes) == 1:
         return builder.emit(ins.Extract(name, kind, vector, lanes[0]))
     return builder.emit(ins.Shuffle(name, kind, vector, "poison", lanes))
-
-
-def lane_reduce(builder: Builder, op: str, dtype: DType, vector: str) -> str:
-    """All lanes folded, halves first: the same tree as the interpreter's."""
-    if dtype.lanes == 1:
-        return vector
-    if dtype.is_bool:
-        kind = llvm_type(dtype)
-        name = f"llvm.vector.reduce.{op}.{mangled(dtype)}"
-        return builder.call(name, "i1", (kind, vector))
-    count = dtype.lanes // 2
-    half = dtype.scalar.vector(count)
-    low = take(builder, dtype, vector, range(count))
-    high = take(builder, dtype, vector, range(count, 2 * count))
-    folded = binary(builder, op, half, low, high, _VARIABLE)
-    if dtype.lanes % 2:  # the odd lane at the end waits for the next round
-        last = take(builder, dtype, vector, [dtype.lanes - 1])
-        half, folded = _append(builder, half, folded, last)
-    return lane_reduce(builder, op, half, folded)
-
-
-def _append(
-    builder: Builder, dtype: DType, vector: str, item: str
-) -> tuple[DType, str]:
-    """A vector, or a scalar, with one more lane at its end."""
-    wider = dtype.scalar.vector(dtype.lanes + 1)
-    kind, element = llvm_type(wider), llvm_type(dtype.scalar)
-
-    def insert(into: str, value: str, lane: int) -> str:
-        made = ins.Insert(builder.name(), kind, into, element, value, lane)
-        return builder.emit(made)
-
-    if dtype.lanes == 1:
-        start = insert("poison", vector, 0)
-    else:
-        name, taken = builder.name(), range(wider.lanes)
-        start = builder.emit(
-            ins.Shuffle(name, llvm_type(dtype), vector, "poison", taken)
-        )
-    return wider, insert(start, item, dtype.lanes)

@@ -9,16 +9,14 @@ from dataclasses import dataclass, field
 from tensorlang.codegen.llvm import instructions as ins
 from tensorlang.codegen.llvm.types import memory_type
 from tensorlang.ir.nodes import Buffer, Expr, Var
+from tensorlang.targets import Target
 
 
 @dataclass
 class Module:
-    """What the routines of one source share: declarations and loop metadata.
+    """What the routines of one source share: target, declarations, loop metadata."""
 
-    `features` are the instruction sets of the processor that the source is for.
-    """
-
-    features: frozenset[str] = frozenset()
+    target: Target
     declarations: set[str] = field(default_factory=set)
     loops: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
 
@@ -34,7 +32,8 @@ class Builder:
 
     `memo` holds the value of every pure expression computed on the way to this point;
     one scope a basic block region, so that a value is only used where it dominates.
-    Values that read memory live in `reads` until the next effect.
+    Values that read memory live in `reads` until the next effect. `narrow` has the f16
+    or bf16 that a variable was widened from.
     """
 
     def __init__(self, module: Module, routine: ins.Routine) -> None:
@@ -46,6 +45,7 @@ class Builder:
         self.pointers: dict[Buffer, str] = {}
         self.aligned: set[Buffer] = set()
         self.multiples: dict[Var, int] = {}
+        self.narrow: dict[Var, Var] = {}
         self.faults = ""
         self.streams = False
         self._names: dict[str, int] = {"entry": 1}  # the first block's

@@ -1,63 +1,66 @@
-"""Conversions between element types, by value."""
+"""Conversions between element types that LLVM has, by value."""
 
 from __future__ import annotations
 
-from typing import Final
-
 from tensorlang.codegen.llvm import instructions as ins
+from tensorlang.codegen.llvm.arithmetic import compare, constant
 from tensorlang.codegen.llvm.builder import Builder
-from tensorlang.codegen.llvm.rounding import narrow_to_odd, sum_to_odd, to_bf16
-from tensorlang.codegen.llvm.types import llvm_type, mangled, vector_literal
-from tensorlang.ir.dtypes import DType
-
-_NARROW: Final = ("f16", "bf16")
+from tensorlang.codegen.llvm.types import llvm_type, mangled
+from tensorlang.ir.dtypes import DType, f32
 
 
 def cast(builder: Builder, source: DType, text: str, target: DType) -> str:
-    """`text` of type `source` as `target`: floats to integers saturate."""
+    """`text` of type `source` as `target`: floats to integers saturate.
+
+    Of the casts from and to f16 only those of f32 come here, and none of bf16.
+    """
     if source == target:
         return text
+    if source.name == "f16":
+        return _apart(builder, target, _through_half(builder, source, text, target))
+    if target.name == "f16":
+        text = _apart(builder, source, text)
+        return _through_half(builder, source, text, target)
     if target.is_bool:
-        return _truth(builder, source, text)
+        return compare(builder, "ne", source, text, constant(source, 0))
     if source.is_float and not target.is_float:
         return _saturate(builder, source, text, target)
-    if target.name in _NARROW and source.name not in (*_NARROW, "f32"):
-        return _narrow(builder, source, text, target)
     opcode = _opcode(source, target)
-    kinds = llvm_type(source), llvm_type(target)
     if opcode is None:
         return text
-    if source.is_float and target.is_float and source.bits == target.bits:
-        wide = DType("f32", source.lanes)  # f16 and bf16 meet in float
-        return cast(builder, wide, cast(builder, source, text, wide), target)
-    if opcode == "fptrunc" and target.name == "bf16":
-        return to_bf16(builder, target.lanes, text)
-    return builder.emit(ins.Cast(builder.name(), opcode, kinds[0], text, kinds[1]))
+    return emit(builder, opcode, llvm_type(source), text, llvm_type(target))
 
 
-def _narrow(builder: Builder, source: DType, text: str, target: DType) -> str:
-    """f64 or an integer to f16 or bf16, rounded once."""
-    lanes = source.lanes
-    single, double = DType("f32", lanes), DType("f64", lanes)
-    if source.is_bool or (source.is_integer and source.bits <= 16):
-        return cast(builder, single, cast(builder, source, text, single), target)
-    if source.is_float:
-        wide = text
-    elif source.bits == 64:
-        wide = _exact_sum(builder, source, text)
-    else:
-        wide = cast(builder, source, text, double)
-    return cast(builder, single, narrow_to_odd(builder, lanes, wide), target)
+def emit(builder: Builder, op: str, source: str, text: str, target: str) -> str:
+    """One `Cast` instruction."""
+    return builder.emit(ins.Cast(builder.name(), op, source, text, target))
 
 
-def _exact_sum(builder: Builder, source: DType, text: str) -> str:
-    """A 64-bit integer as f64 rounded to odd: both parts of it are exact."""
-    kind, double = llvm_type(source), DType("f64", source.lanes)
-    mask = vector_literal("i64", ["255"]) if source.lanes > 1 else "255"
-    low = builder.emit(ins.Binary(builder.name(), "and", kind, text, mask))
-    high = builder.emit(ins.Binary(builder.name(), "sub", kind, text, low))
-    parts = [cast(builder, source, part, double) for part in (high, low)]
-    return sum_to_odd(builder, source.lanes, parts[0], parts[1])
+def upper_halves(builder: Builder, lanes: int, words: str) -> str:
+    """The upper 16 bits of 32 in each lane: one shuffle, for two registers at once."""
+    halves = f"<{2 * lanes} x i16>"
+    pairs = emit(builder, "bitcast", f"<{lanes} x i32>", words, halves)
+    upper = range(1, 2 * lanes, 2)
+    return builder.emit(ins.Shuffle(builder.name(), halves, pairs, "poison", upper))
+
+
+def _through_half(builder: Builder, source: DType, text: str, target: DType) -> str:
+    """The processor's conversion between f32 and the bits of an f16."""
+    half = "half" if source.lanes == 1 else f"<{source.lanes} x half>"
+    kinds = llvm_type(source), llvm_type(target)
+    if source == f32.vector(source.lanes):
+        rounded = emit(builder, "fptrunc", kinds[0], text, half)
+        return emit(builder, "bitcast", half, rounded, kinds[1])
+    number = emit(builder, "bitcast", kinds[0], text, half)
+    return emit(builder, "fpext", half, number, kinds[1])
+
+
+def _apart(builder: Builder, dtype: DType, text: str) -> str:
+    """Keep LLVM from computing in f16, lane by lane, where the processor cannot."""
+    if builder.module.target.has("f16 arithmetic"):
+        return text
+    kind = llvm_type(dtype)
+    return builder.call(f"llvm.arithmetic.fence.{mangled(dtype)}", kind, (kind, text))
 
 
 def _opcode(source: DType, target: DType) -> str | None:
@@ -75,23 +78,7 @@ def _opcode(source: DType, target: DType) -> str | None:
     return "sext" if signed else "zext"
 
 
-def _truth(builder: Builder, source: DType, text: str) -> str:
-    element = llvm_type(source.scalar)
-    zero = "0.0" if source.is_float else "0"
-    if source.name in ("f16", "bf16"):
-        wide = DType("f32", source.lanes)
-        return _truth(builder, wide, cast(builder, source, text, wide))
-    if source.lanes > 1:
-        zero = vector_literal(element, [zero])
-    opcode = "fcmp une" if source.is_float else "icmp ne"
-    name = builder.name()
-    return builder.emit(ins.Compare(name, opcode, llvm_type(source), text, zero))
-
-
 def _saturate(builder: Builder, source: DType, text: str, target: DType) -> str:
-    if source.name in ("f16", "bf16"):
-        wide = DType("f32", source.lanes)
-        text, source = cast(builder, source, text, wide), wide
     sign = "s" if target.kind == "int" else "u"
     function = f"llvm.fpto{sign}i.sat.{mangled(target)}.{mangled(source)}"
     return builder.call(function, llvm_type(target), (llvm_type(source), text))

@@ -7,9 +7,10 @@ from functools import singledispatch
 from tensorlang.codegen.llvm import arithmetic, convert, intrinsics, memory
 from tensorlang.codegen.llvm import instructions as ins
 from tensorlang.codegen.llvm.builder import Builder
-from tensorlang.codegen.llvm.types import literal, llvm_type, vector_literal
+from tensorlang.codegen.llvm.formulas import instead
+from tensorlang.codegen.llvm.types import literal, llvm_type, mangled, vector_literal
 from tensorlang.errors import CodegenError
-from tensorlang.ir.dtypes import DType
+from tensorlang.ir.dtypes import DType, u32
 from tensorlang.ir.nodes import (
     Binary,
     Bitcast,
@@ -37,7 +38,12 @@ def value(expr: Expr, builder: Builder) -> str:
         return literal(expr)
     if isinstance(expr, Var):
         return _variable(expr, builder)
-    return builder.once(expr, lambda: _compute(expr, builder))
+    return builder.once(expr, lambda: _computed(expr, builder))
+
+
+def _computed(expr: Expr, builder: Builder) -> str:
+    other = instead(expr, builder)
+    return _compute(expr, builder) if other is None else value(other, builder)
 
 
 def _variable(var: Var, builder: Builder) -> str:
@@ -80,6 +86,10 @@ def _select(expr: Select, builder: Builder) -> str:
 
 @_compute.register
 def _cast(expr: Cast, builder: Builder) -> str:
+    match expr:
+        case Cast(DType("u16", lanes), Binary("shr", words, Splat(Const(16)))):
+            if words.dtype.scalar == u32:
+                return convert.upper_halves(builder, lanes, value(words, builder))
     return convert.cast(builder, expr.a.dtype, value(expr.a, builder), expr.dtype)
 
 
@@ -178,6 +188,8 @@ def _insert(expr: Insert, builder: Builder) -> str:
 
 @_compute.register
 def _lane_reduce(expr: LaneReduce, builder: Builder) -> str:
-    return arithmetic.lane_reduce(
-        builder, expr.op, expr.vector.dtype, value(expr.vector, builder)
-    )
+    """Of bools alone: others are folded by halves."""
+    kind = expr.vector.dtype
+    function = f"llvm.vector.reduce.{expr.op}.{mangled(kind)}"
+    text = value(expr.vector, builder)
+    return builder.call(function, "i1", (llvm_type(kind), text))

@@ -176,6 +176,27 @@ class Atomic:
 
 
 @dataclass(eq=False, repr=False)
+class AtomicLoad:
+    """A value that other threads may be writing."""
+
+    name: str
+    type: str
+    pointer: str
+    align: int
+
+
+@dataclass(eq=False, repr=False)
+class Exchange:
+    """`new` to memory if it still holds `old`; whether it did."""
+
+    name: str
+    type: str
+    pointer: str
+    old: str
+    new: str
+
+
+@dataclass(eq=False, repr=False)
 class Phi:
     """A value that depends on where control came from: `(value, label)` pairs."""
 
@@ -232,6 +253,8 @@ Instruction: TypeAlias = (
     | Load
     | Store
     | Atomic
+    | AtomicLoad
+    | Exchange
     | Phi
     | Label
     | Jump

@@ -9,18 +9,13 @@ from tensorlang.codegen.llvm import instructions as ins
 from tensorlang.codegen.llvm.arithmetic import (
     compare,
     constant,
-    narrow,
-    round_to,
     simple,
-    single,
-    widen,
 )
 from tensorlang.codegen.llvm.builder import Builder
-from tensorlang.codegen.llvm.convert import cast
-from tensorlang.codegen.llvm.rounding import sum_to_odd
+from tensorlang.codegen.llvm.convert import emit
 from tensorlang.codegen.llvm.types import llvm_type, mangled, vector_literal
 from tensorlang.errors import CodegenError
-from tensorlang.ir.dtypes import DType, f32
+from tensorlang.ir.dtypes import DType
 from tensorlang.ir.nodes import Call
 
 _FLOATS: Final = {
@@ -28,12 +23,10 @@ _FLOATS: Final = {
     "sqrt": "llvm.sqrt",
     "floor": "llvm.floor",
     "ceil": "llvm.ceil",
-    "round": "llvm.roundeven",
+    "round": "llvm.rint",
     "trunc": "llvm.trunc",
     "copysign": "llvm.copysign",
 }
-# LLVM would apply these to an f16 or bf16 instead, which takes them one by one
-_WHOLE: Final = ("llvm.floor", "llvm.ceil", "llvm.trunc")
 
 
 def call(builder: Builder, expr: Call, args: list[str]) -> str:
@@ -47,44 +40,9 @@ def call(builder: Builder, expr: Call, args: list[str]) -> str:
 
 
 def _float_call(builder: Builder, function: str, dtype: DType, args: list[str]) -> str:
-    if narrow(dtype) and function == _FLOATS["fma"]:
-        return _narrow_fma(builder, dtype, args)
-    if narrow(dtype):
-        wide = [widen(builder, dtype, arg) for arg in args]
-        return round_to(
-            builder, dtype, _float_call(builder, function, single(dtype), wide)
-        )
     kind = llvm_type(dtype)
-    if function in _WHOLE and dtype.scalar == f32:
-        fence = f"llvm.arithmetic.fence.{mangled(dtype)}"
-        args = [builder.call(fence, kind, (kind, args[0]))]
     given = [(kind, arg) for arg in args]
     return builder.call(f"{function}.{mangled(dtype)}", kind, *given)
-
-
-def _narrow_fma(builder: Builder, dtype: DType, args: list[str]) -> str:
-    """In f64, where the product is exact and the sum is rounded to odd."""
-    double = DType("f64", dtype.lanes)
-    a, b, c = (cast(builder, dtype, arg, double) for arg in args)
-    product = simple(builder, "fmul", double, a, b)
-    total = sum_to_odd(builder, dtype.lanes, product, c)
-    return cast(builder, double, total, dtype)
-
-
-def _isnan(builder: Builder, dtype: DType, args: list[str]) -> str:
-    kind, (a,) = llvm_type(dtype), args
-    return builder.emit(ins.Compare(builder.name(), "fcmp uno", kind, a, a))
-
-
-def _isinf(builder: Builder, dtype: DType, args: list[str]) -> str:
-    if narrow(dtype):
-        args, dtype = [widen(builder, dtype, args[0])], single(dtype)
-    kind = llvm_type(dtype)
-    size = builder.call(f"llvm.fabs.{mangled(dtype)}", kind, (kind, args[0]))
-    infinity = "0x7FF0000000000000"
-    if dtype.lanes > 1:
-        infinity = vector_literal(llvm_type(dtype.scalar), [infinity])
-    return compare(builder, "eq", dtype, size, infinity)
 
 
 def _popcount(builder: Builder, dtype: DType, args: list[str]) -> str:
@@ -140,17 +98,20 @@ def _check(builder: Builder, dtype: DType, args: list[str]) -> str:
 
 
 def _dpbf16ps(builder: Builder, dtype: DType, args: list[str]) -> str:
-    """The processor's instruction where it has it, else the same in two steps."""
+    if dtype.lanes != _DOT_LANES or _DOT_FEATURE not in builder.module.target.features:
+        raise CodegenError(
+            f"dpbf16ps is an instruction on {_DOT_LANES} lanes of processors with "
+            f"{_DOT_FEATURE}: this is for {dtype.lanes} lanes, or for another one"
+        )
     acc, *pairs = args
-    kind, narrow_type = llvm_type(dtype), DType("bf16", dtype.lanes)
-    if dtype.lanes == _DOT_LANES and "avx512_bf16" in builder.module.features:
-        both = llvm_type(DType("bf16", 2 * _DOT_LANES))
-        a, b = (_interleaved(builder, narrow_type, *pairs[n : n + 2]) for n in (0, 2))
-        function = "llvm.x86.avx512bf16.dpbf16ps.512"
-        return builder.call(function, kind, (kind, acc), (both, a), (both, b))
-    a0, a1, b0, b1 = (widen(builder, narrow_type, arg) for arg in pairs)
-    odd = _float_call(builder, _FLOATS["fma"], dtype, [a1, b1, acc])
-    return _float_call(builder, _FLOATS["fma"], dtype, [a0, b0, odd])
+    kind, operand = llvm_type(dtype), f"<{2 * _DOT_LANES} x bfloat>"
+    halves = DType("bf16", dtype.lanes)
+    both = llvm_type(DType("bf16", 2 * _DOT_LANES))
+    given = [(kind, acc)]
+    for n in (0, 2):
+        words = _interleaved(builder, halves, *pairs[n : n + 2])
+        given.append((operand, emit(builder, "bitcast", both, words, operand)))
+    return builder.call("llvm.x86.avx512bf16.dpbf16ps.512", kind, *given)
 
 
 def _interleaved(builder: Builder, dtype: DType, even: str, odd: str) -> str:
@@ -161,9 +122,8 @@ def _interleaved(builder: Builder, dtype: DType, even: str, odd: str) -> str:
 
 
 _DOT_LANES: Final = 16
+_DOT_FEATURE: Final = "avx512_bf16"
 _OTHERS: Final[dict[str, Callable[[Builder, DType, list[str]], str]]] = {
-    "isnan": _isnan,
-    "isinf": _isinf,
     "popcount": _popcount,
     "clz": _clz,
     "rotl": _rotl,

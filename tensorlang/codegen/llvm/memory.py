@@ -12,7 +12,7 @@ from math import gcd
 from typing import TypeAlias
 
 from tensorlang.codegen.llvm import instructions as ins
-from tensorlang.codegen.llvm.arithmetic import compare, take
+from tensorlang.codegen.llvm.arithmetic import compare, constant, take
 from tensorlang.codegen.llvm.builder import Builder
 from tensorlang.codegen.llvm.types import (
     llvm_type,
@@ -25,16 +25,18 @@ from tensorlang.errors import CodegenError
 from tensorlang.ir.dtypes import DType
 from tensorlang.ir.nodes import (
     AtomicUpdate,
+    Binary,
     Const,
     Expr,
     Load,
     Ramp,
     Store,
+    Var,
 )
 
 Value: TypeAlias = Callable[[Expr, Builder], str]
 _LINE = 64
-_ATOMIC = {"add": "add", "and": "and", "or": "or", "xor": "xor"}
+_ATOMIC = ("add", "and", "or", "xor")
 
 
 def contiguous(index: Expr) -> bool:
@@ -101,21 +103,13 @@ def load(builder: Builder, expr: Load, mask: str | None, value: Value) -> str:
 
 
 def _as_truth(builder: Builder, dtype: DType, text: str) -> str:
-    return compare(
-        builder, "ne", dtype_of_bytes(dtype), text, zero(dtype_of_bytes(dtype))
-    )
+    kind = dtype_of_bytes(dtype)
+    return compare(builder, "ne", kind, text, constant(kind, 0))
 
 
 def dtype_of_bytes(dtype: DType) -> DType:
     """What lies in memory for a bool: `u8` lanes; other types are themselves."""
     return DType("u8", dtype.lanes) if dtype.is_bool else dtype
-
-
-def zero(dtype: DType) -> str:
-    """The literal 0 of a type."""
-    if dtype.lanes > 1:
-        return "zeroinitializer"
-    return "0.0" if dtype.is_float else "0"
 
 
 def _masked_load(builder: Builder, expr: Load, pointer: str, mask: str) -> str:
@@ -202,11 +196,17 @@ def _scatter(
 
 
 def atomic(builder: Builder, stmt: AtomicUpdate, value: Value) -> None:
-    """`atomicrmw`; min and max keep the IR's meaning of NaN, mul has no instruction."""
+    """`atomicrmw` where LLVM has it, else a loop around a compare and exchange.
+
+    `atomicrmw` of min and max keeps the IR's meaning of NaN.
+    """
     dtype = stmt.buffer.dtype
-    op = _atomic_op(stmt.op, dtype)
     text = value(stmt.value, builder)
     pointer = address(builder, stmt, value)
+    op = _atomic_op(stmt.op, dtype)
+    if not op:
+        _exchange(builder, stmt, text, pointer, value)
+        return
     if dtype.is_bool:
         text = builder.emit(ins.Cast(builder.name(), "zext", "i1", text, "i8"))
     kind = memory_type(dtype)
@@ -214,13 +214,36 @@ def atomic(builder: Builder, stmt: AtomicUpdate, value: Value) -> None:
 
 
 def _atomic_op(op: str, dtype: DType) -> str:
-    if dtype.is_float and op in ("add", "min", "max"):
-        return f"f{op}"
+    """LLVM's name of an update, empty where it has none."""
+    if dtype.name in ("f32", "f64"):
+        return f"f{op}" if op in ("add", "min", "max") else ""
+    if dtype.is_float:
+        return ""
     if op in ("min", "max"):
         return op if dtype.kind == "int" else f"u{op}"
-    if op not in _ATOMIC:
-        raise CodegenError(f"LLVM has no atomic {op!r} on {dtype}")
-    return _ATOMIC[op]
+    return op if op in _ATOMIC else ""
+
+
+def _exchange(
+    builder: Builder, stmt: AtomicUpdate, text: str, pointer: str, value: Value
+) -> None:
+    """Compute the new value until no other thread has changed the old one."""
+    dtype = stmt.buffer.dtype
+    kind, bits = llvm_type(dtype), f"i{dtype.bits}"
+    again, done = builder.label("update"), builder.label("updated")
+    old, new = (Var(builder.name(hint)[1:], dtype) for hint in ("old", "new"))
+    builder.emit(ins.Jump(again))
+    builder.start(again)
+    with builder.scope():
+        name = f"%{old.name}"
+        raw = builder.emit(ins.AtomicLoad(builder.name(), bits, pointer, dtype.bytes))
+        builder.emit(ins.Cast(name, "bitcast", bits, raw, kind))
+        builder.variables |= {old.name: name, new.name: text}
+        made = value(Binary(stmt.op, old, new), builder)
+        made = builder.emit(ins.Cast(builder.name(), "bitcast", kind, made, bits))
+        kept = builder.emit(ins.Exchange(builder.name(), bits, pointer, raw, made))
+    builder.emit(ins.Branch(kept, done, again))
+    builder.start(done)
 
 
 def prefetch(builder: Builder, target: Load, value: Value) -> str:

@@ -35,7 +35,7 @@ def render(
         CodegenError: the function was not lowered, or cannot be expressed.
     """
     function = unmask(drop_dead_lanes(function))
-    module = Module(frozenset(target.features))
+    module = Module(target)
     pieces, size = workspace.layout(function)
     routines = [
         *_kernel(function, module, pieces),

@@ -126,7 +126,7 @@ def stage(
 
 def finish(builder: Builder, faults: bool) -> None:
     """The fences and the return of a routine, and its stack frame at the front."""
-    if builder.streams:
+    if builder.streams and builder.module.target.has("weakly ordered streaming stores"):
         builder.call("llvm.x86.sse.sfence", "void")
     front: list[ins.Instruction] = [ins.Label("entry"), *builder.entry]
     if builder.faults:

@@ -19,12 +19,14 @@ from tensorlang.codegen.llvm.builder import Builder
 from tensorlang.codegen.llvm.expressions import value
 from tensorlang.codegen.llvm.types import llvm_type
 from tensorlang.codegen.multiples import multiple
+from tensorlang.codegen.narrow import NARROW
 from tensorlang.codegen.streams import is_stream
 from tensorlang.errors import CodegenError
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.nodes import (
     Alloc,
     AtomicUpdate,
+    Cast,
     Const,
     Evaluate,
     For,
@@ -35,6 +37,7 @@ from tensorlang.ir.nodes import (
     Splat,
     Stmt,
     Store,
+    Var,
     While,
 )
 from tensorlang.ir.visit import walk
@@ -72,6 +75,11 @@ def _let(stmt: Let, builder: Builder) -> None:
     name = stmt.var.name
     builder.variables[name] = builder.rename(stmt.value, text, name)
     builder.multiples[stmt.var] = multiple(stmt.value, builder.multiples)
+    match stmt.value:
+        case Cast(a=a) if a.dtype.name in NARROW:
+            twin = Var(builder.name(f"{name}.{a.dtype.name}")[1:], a.dtype)
+            builder.variables[twin.name] = value(a, builder)
+            builder.narrow[stmt.var] = twin
 
 
 @run.register

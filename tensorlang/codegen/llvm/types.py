@@ -1,4 +1,7 @@
-"""How element types, vectors and literals are spelled in LLVM."""
+"""How element types, vectors and literals are spelled in LLVM.
+
+f16 and bf16 are spelled as the integers that hold their bits (see `formulas`).
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,8 @@ from tensorlang.ir.dtypes import DType
 from tensorlang.ir.nodes import Const
 
 _NAMES: Final = {
-    "f16": "half",
-    "bf16": "bfloat",
+    "f16": "i16",
+    "bf16": "i16",
     "f32": "float",
     "f64": "double",
     "bool": "i1",
@@ -33,7 +36,7 @@ def memory_type(dtype: DType) -> str:
 
 def mangled(dtype: DType) -> str:
     """The type as it stands in the name of an LLVM intrinsic: `v16f32`, `i64`."""
-    if dtype.is_float:
+    if dtype.name in ("f32", "f64"):
         element = dtype.name
     else:
         element = _MANGLED.get(dtype.name, f"i{dtype.bits}")
@@ -51,9 +54,9 @@ def literal(const: Const) -> str:
 
 def _float_literal(value: float, dtype: DType) -> str:
     if dtype.name == "f16":
-        return f"0xH{struct.unpack('<H', struct.pack('<e', value))[0]:04X}"
+        return str(struct.unpack("<H", struct.pack("<e", value))[0])
     if dtype.name == "bf16":
-        return f"0xR{struct.unpack('<I', struct.pack('<f', value))[0] >> 16:04X}"
+        return str(struct.unpack("<I", struct.pack("<f", value))[0] >> 16)
     if value * 1024 == int(value * 1024) if abs(value) < 1 << 20 else False:
         return repr(value)
     return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"

@@ -15,6 +15,7 @@ from tensorlang.codegen.hopper.lower import lower_roles
 from tensorlang.codegen.interleave import interleave
 from tensorlang.codegen.lanes import reduce_lanes
 from tensorlang.codegen.names import Names, give_way
+from tensorlang.codegen.narrow import widen_narrow
 from tensorlang.codegen.reductions import expand_reductions
 from tensorlang.codegen.simt.depth import name_deep
 from tensorlang.codegen.simt.distribute import distribute
@@ -24,7 +25,6 @@ from tensorlang.codegen.simt.guards import ask_once
 from tensorlang.codegen.simt.indices import narrow_indices
 from tensorlang.codegen.simt.launches import make_launches
 from tensorlang.codegen.simt.lockstep import in_lockstep
-from tensorlang.codegen.simt.narrow import widen_narrow
 from tensorlang.codegen.simt.own_places import own_places
 from tensorlang.codegen.simt.quotients import divide_once
 from tensorlang.codegen.simt.reserved import RESERVED

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -96,17 +97,19 @@ def _wait(_barrier: Any, _team: int) -> None:
 
 
 @pytest.fixture
-def build(target: targets.Target) -> Callable[[str | Function], Compiled]:
-    """Compile IR text (or a function) for this machine."""
+def build(target: targets.Target) -> Callable[..., Compiled]:
+    """Compile IR text (or a function) for this machine, or for less than it has."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     address = ctypes.cast(_wait, ctypes.c_void_p).value
     llvm.add_symbol("tensorlang_barrier", address)
 
-    def make(program: str | Function) -> Compiled:
+    def make(program: str | Function, without: tuple[str, ...] = ()) -> Compiled:
         function = parse(program) if isinstance(program, str) else program
-        lowered = lower(function, target)
-        source = render(lowered, target)
+        left = tuple(name for name in target.features if name not in without)
+        chosen = dataclasses.replace(target, features=left)
+        lowered = lower(function, chosen)
+        source = render(lowered, chosen)
         machine = llvm.Target.from_default_triple().create_target_machine(
             cpu=llvm.get_host_cpu_name(),
             features=llvm.get_host_cpu_features().flatten(),

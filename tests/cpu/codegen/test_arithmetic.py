@@ -163,50 +163,6 @@ def twice(x: f32[16], z: Out[f32[2, 16]]):
     np.testing.assert_array_equal(z[1], exact.astype(np.float32))
 
 
-EVERY_HALF = np.arange(1 << 16, dtype=np.uint16)
-TIES = (EVERY_HALF.astype(np.uint32)[:, None] << 16) | np.array(
-    [0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF], np.uint32
-)
-
-
-def narrow_bits(build, kind: str, source: str, expression: str, x: np.ndarray) -> None:
-    """The compiled bits of an expression over `x` are the interpreter's, NaN apart."""
-    text = f"""
-def f(x: {source}[n], y: Out[{kind}[n]], *, n: i64):
-    for i in range((n + 15) // 16):
-        for j in vectorized(16):
-            if i * 16 + j < n:
-                y[i * 16 + j] = {expression.replace("A", "x[i * 16 + j]")}
-"""
-    kernel = build(text)
-    got, want = (np.zeros(x.shape, as_dtype(kind).numpy) for _ in range(2))
-    kernel(x, got, n=x.size)
-    with np.errstate(all="ignore"):
-        run(kernel.function, x, want, n=x.size)
-    missing = np.isnan(want.astype(np.float32))
-    np.testing.assert_array_equal(np.isnan(got.astype(np.float32)), missing)
-    bits = [values.view(np.uint16)[~missing] for values in (got, want)]
-    np.testing.assert_array_equal(*bits)
-
-
-@pytest.mark.parametrize("kind", ["f16", "bf16"])
-@pytest.mark.parametrize("source", ["f32", "f64"])
-def test_every_narrow_value_and_its_ties_round_as_interpreted(build, kind, source):
-    x = TIES.reshape(-1).view(np.float32)
-    if kind == "f16":
-        x = np.concatenate([x, (TIES >> 3).reshape(-1).view(np.float32)])
-    with np.errstate(all="ignore"):
-        narrow_bits(
-            build, kind, source, f"cast({kind}, A)", x.astype(as_dtype(source).numpy)
-        )
-
-
-@pytest.mark.parametrize("kind", ["f16", "bf16"])
-@pytest.mark.parametrize("expression", ["A * A", "A + A", "A / (A + A)", "A - A * A"])
-def test_arithmetic_on_every_narrow_value_keeps_the_smallest(build, kind, expression):
-    narrow_bits(build, kind, kind, expression, EVERY_HALF.view(as_dtype(kind).numpy))
-
-
 @pytest.mark.parametrize("lanes", [2, 3, 5, 6, 7, 11, 16])
 @pytest.mark.parametrize("op", ["add", "min"])
 @pytest.mark.parametrize("kind", ["f32", "bf16", "i32"])

@@ -9,7 +9,12 @@ from tensorlang.ir.parser import parse
 from tensorlang.targets import Target
 
 TARGET = Target(
-    device="a CPU", threads=4, vector_bits=512, vector_registers=32, cpu="x"
+    device="a CPU",
+    cpu="x",
+    features=("avx512f", "f16c", "fma", "sse2"),
+    threads=4,
+    vector_bits=512,
+    vector_registers=32,
 )
 
 

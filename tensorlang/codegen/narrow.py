@@ -31,7 +31,7 @@ from tensorlang.ir.nodes import (
 )
 from tensorlang.ir.visit import rebuild
 
-_NARROW: Final = ("f16", "bf16")
+NARROW: Final = ("f16", "bf16")
 _BY_F64: Final = ("i32", "u32")
 
 
@@ -49,10 +49,11 @@ def widened(expr: Expr) -> Expr:
 def _visit(node: Any) -> Any:
     if not isinstance(node, Node) or isinstance(node, Buffer):
         return node
-    return _widened(rebuild(node, _visit))
+    return computed_wide(rebuild(node, _visit))
 
 
-def _widened(node: Node) -> Node:
+def computed_wide(node: Node) -> Node:
+    """One operation on f16 or bf16 as the same on f32, rounded; others are the same."""
     match node:
         case Unary() | Binary() if _is_narrow(node):
             return _wide(node).cast(node.dtype)
@@ -71,7 +72,7 @@ def _widened(node: Node) -> Node:
 
 
 def _is_narrow(expr: Expr) -> bool:
-    return expr.dtype.name in _NARROW
+    return expr.dtype.name in NARROW
 
 
 def _wide(node: Unary | Binary) -> Expr:
@@ -82,7 +83,7 @@ def _wide(node: Unary | Binary) -> Expr:
 
 def _back(made: Call, node: Call) -> Expr:
     """The wide call, in the narrow type, unless it told something else of a number."""
-    if node.dtype.name in _NARROW:
+    if node.dtype.name in NARROW:
         return made.cast(node.dtype)
     return replace(made, dtype=node.dtype)
 
@@ -104,7 +105,7 @@ def _cast(dtype: DType, a: Expr) -> Expr:
         return _cast(dtype, _up(a))
     if isinstance(a, Const) and a.dtype.is_float and dtype.is_float:
         return Const(a.value, dtype)
-    if dtype.name in _NARROW and not a.dtype.is_float:
+    if dtype.name in NARROW and not a.dtype.is_float:
         if a.dtype.bits <= 16:
             return Cast(dtype, Cast(f32.vector(dtype.lanes), a))
         if a.dtype.name in _BY_F64:
