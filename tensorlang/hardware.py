@@ -76,8 +76,9 @@ class Processor:
     def hides(self, feature: str) -> bool:
         """Whether Linux lists no such vector instructions, which have LLVM's name."""
         name = _plain(feature)
-        known = sys.platform == "linux" and name.startswith(_VECTORS)
-        return known and name not in map(_plain, self.features)
+        listed = {_plain(known) for known in self.features}
+        told = sys.platform == "linux" and listed and name.startswith(_VECTORS)
+        return bool(told) and name not in listed
 
     @property
     def levels(self) -> list[str]:

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import platform
 import subprocess
 import sys
 import threading
@@ -237,6 +238,15 @@ def test_what_cannot_be_built():
         build(parse(TEXT), "cuda")
     with pytest.raises(CodegenError, match="3 is neither a function nor a schedule"):
         build(3)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="needs x86-64")
+@pytest.mark.parametrize(("kind", "feature"), [("half", "f16c"), ("bfloat", "bf16")])
+def test_text_for_another_processor_never_comes_to_llvm(kind, feature, monkeypatch):
+    monkeypatch.setattr(llvm, "_features", lambda: "+sse2,-f16c,-avx512bf16")
+    text = f"define float @f(<4 x {kind}> %x) {{ ret float 0.0 }}"
+    with pytest.raises(CodegenError, match=f"{kind}, which needs .*{feature}"):
+        llvm.compile_module(text)
 
 
 def test_text_that_llvm_refuses():

@@ -11,7 +11,9 @@ from tensorlang.ir.nodes import Load, Store
 from tensorlang.ir.parser import parse
 from tensorlang.ir.visit import allocations, walk
 
-TARGET = targets.Target(threads=2, vector_bits=512, vector_registers=32)
+TARGET = targets.Target(
+    features=("fma",), threads=2, vector_bits=512, vector_registers=32
+)
 
 TILE = """
 def tile(x: f32[8, 30], w: f32[4, 8], y: Out[f32[4, 30]]):

@@ -11,7 +11,7 @@ from tensorlang.ir.printer import show
 from tensorlang.ir.verifier import verify
 from tensorlang.targets import Target
 
-TARGET = Target(threads=4, vector_bits=512, vector_registers=32)
+TARGET = Target(features=("fma",), threads=4, vector_bits=512, vector_registers=32)
 
 
 def lowered(program, golden=None):

@@ -39,6 +39,27 @@ def test_fingerprint_ignores_stepping_and_threads():
     assert target.with_threads(7).fingerprint == target.fingerprint
 
 
+def test_the_processor_that_a_file_tells_of(monkeypatch, tmp_path):
+    (tmp_path / "cpuinfo").write_text(ZEN5.format(stepping=1))
+    monkeypatch.setenv(hardware.CPUINFO_VARIABLE, str(tmp_path / "cpuinfo"))
+    found = hardware.processor.__wrapped__()
+    assert found.name == "amd-zen5-m2"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="what Linux lists")
+def test_vector_instructions_that_the_system_does_not_list_are_hidden():
+    found = hardware._from_cpuinfo(ZEN5.format(stepping=1))
+    listed = ("avx512bf16", "avx512vl", "fma", "sse4.1", "popcnt")
+    assert not any(found.hides(name) for name in listed)
+    assert all(found.hides(name) for name in ("f16c", "amx-tile", "avx512fp16", "avx"))
+
+
+def test_what_a_target_has():
+    assert Target(features=("asimd",)).has("fma")
+    assert Target(features=("f16c",)).has("f16 conversions")
+    assert not Target(features=("avx2", "sse2")).has("fma")
+
+
 @pytest.mark.parametrize(
     ("vendor", "family", "model", "name"),
     [

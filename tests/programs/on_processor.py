@@ -1,0 +1,70 @@
+"""Results of kernels that are built for the processor this runs on, into a file.
+
+`on_processor.py FILE` saves arrays by name. All but those whose name begins with
+`about` are the same to the bit on every processor.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import ml_dtypes
+import numpy as np
+
+from tensorlang import build, targets
+from tensorlang.ir import parse
+from tensorlang.ops import math, nn, random
+
+FLOATS = {"bf16": ml_dtypes.bfloat16, "f16": np.float16}
+EXPRESSIONS = (
+    *("A + B", "A - B", "A * B", "A / B", "-A", "abs(A)", "select(A < B, A, B)"),
+    *("floor(A)", "round(A)", "trunc(A)", "sqrt(abs(A))", "fma(A, B, A)"),
+    *("min(A, B) + {0}(0.0)", "max(A, B) + {0}(0.0)"),  # of 0 and -0, either
+    *("cast({0}, cast(f64, A) / f64(3.0))", "cast({0}, cast(i32, A) * i32(3))"),
+)
+
+
+def operations(kind: str) -> np.ndarray:
+    """Every number of a type, beside another one, through every operation."""
+    lines = [
+        f"            y[{n}, i * 16 + j] = {text.format(kind)}"
+        for n, text in enumerate(EXPRESSIONS)
+    ]
+    kernel = build(
+        parse(
+            f"def {kind}s(x: {kind}[65536], z: {kind}[65536], "
+            f"y: Out[{kind}[{len(lines)}, 65536]]):\n    for i in range(4096):\n"
+            f"        for j in vectorized(16):\n            A: {kind} = x[i * 16 + j]\n"
+            f"            B: {kind} = z[i * 16 + j]\n" + "\n".join(lines)
+        )
+    )
+    bits = np.arange(1 << 16, dtype=np.uint16)
+    other = bits * np.uint16(40503) ^ np.uint16(1 << 14)
+    y = np.zeros((len(lines), bits.size), FLOATS[kind])
+    kernel(bits.view(y.dtype), other.view(y.dtype), y)
+    return y
+
+
+def results() -> dict[str, np.ndarray]:
+    """All of them by name."""
+    numbers = np.random.default_rng(0).standard_normal((5, 33))
+    bf16, f16 = (numbers.astype(dtype) for dtype in FLOATS.values())
+    tiny = (numbers * 1e-39).astype(bf16.dtype)
+    key = random.key(3)
+    found = {f"{kind} operations": operations(kind) for kind in FLOATS}
+    found |= {
+        "maximum": math.maximum(tiny, tiny[:, :1]),
+        "normal": random.normal(random.fold_in(key, 1), (77,)),
+        "wide normal": random.normal(random.fold_in(key, 2), (7,), dtype="float64"),
+        "exp": math.exp(bf16),
+        "uniform": random.uniform(random.fold_in(key, 3), (77,), dtype="float16"),
+        "about softmax": nn.softmax(bf16),
+        "about dense": nn.dense(f16, f16),
+        "about avg_pool1d": nn.avg_pool1d(bf16[None], 3, 1, 1),
+    }
+    return found
+
+
+if __name__ == "__main__":
+    saved = {name: a.view(f"u{a.dtype.itemsize}") for name, a in results().items()}
+    np.savez(sys.argv[1], target=targets.host().fingerprint, **saved)
