@@ -51,11 +51,12 @@ def attempts(op: Operator, workload: Workload, kind: str) -> Iterator[Workload]:
     Which of them an operator is defined for is for the caller to find out: sizes may
     depend on each other, or on attributes, in ways that only the definition knows. What
     an operator declares of its sizes is met. Of odd sizes there is no end but the
-    workload itself; before that, whole numbers in attributes become small, too.
+    workload itself; whole numbers in attributes stay, then become small, too.
     """
     seen = {workload}
-    for held in (False, True) if kind == "odd" else (False,):
-        for mapped in _mappings(list(_extents(workload, held=held)), kind):
+    odd = kind == "odd"
+    for mapped in _mappings(list(_extents(workload, held=odd)), kind):
+        for held in (False, True) if odd else (False,):
             fitted = op.declared.fitted(_mapped(workload, mapped, held=held))
             if fitted not in seen:
                 seen.add(fitted)
@@ -63,7 +64,7 @@ def attempts(op: Operator, workload: Workload, kind: str) -> Iterator[Workload]:
     if isinstance(op, TensorOperator):
         few = batches(workload, op.names(workload))
         yield from (w for k, w in zip(KINDS, few, strict=False) if k == kind)
-    if kind == "odd":
+    if odd:
         yield workload
 
 
