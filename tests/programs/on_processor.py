@@ -1,12 +1,13 @@
 """Results of kernels that are built for the processor this runs on, into a file.
 
-`on_processor.py FILE` saves arrays by name. All but those whose name begins with
-`about` are the same to the bit on every processor.
+`on_processor.py FILE [COUNT]` saves the first arrays, or all, by name. All but those
+whose name begins with `about` are the same to the bit on every processor.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 
 import ml_dtypes
 import numpy as np
@@ -45,26 +46,30 @@ def operations(kind: str) -> np.ndarray:
     return y
 
 
-def results() -> dict[str, np.ndarray]:
-    """All of them by name."""
+def results(count: int | None = None) -> dict[str, np.ndarray]:
+    """The first of them, or all, by name."""
     numbers = np.random.default_rng(0).standard_normal((5, 33))
     bf16, f16 = (numbers.astype(dtype) for dtype in FLOATS.values())
     tiny = (numbers * 1e-39).astype(bf16.dtype)
     key = random.key(3)
-    found = {f"{kind} operations": operations(kind) for kind in FLOATS}
-    found |= {
-        "maximum": math.maximum(tiny, tiny[:, :1]),
-        "normal": random.normal(random.fold_in(key, 1), (77,)),
-        "wide normal": random.normal(random.fold_in(key, 2), (7,), dtype="float64"),
-        "exp": math.exp(bf16),
-        "uniform": random.uniform(random.fold_in(key, 3), (77,), dtype="float16"),
-        "about softmax": nn.softmax(bf16),
-        "about dense": nn.dense(f16, f16),
-        "about avg_pool1d": nn.avg_pool1d(bf16[None], 3, 1, 1),
+    made: dict[str, Callable[[], np.ndarray]] = {
+        "bf16 operations": lambda: operations("bf16"),
+        "f16 operations": lambda: operations("f16"),
+        "maximum": lambda: math.maximum(tiny, tiny[:, :1]),
+        "normal": lambda: random.normal(key, (77,)),
+        "about dense": lambda: nn.dense(f16, f16),
+        "about softmax": lambda: nn.softmax(bf16),
+        "wide normal": lambda: random.normal(
+            random.fold_in(key, 2), (7,), dtype="float64"
+        ),
+        "exp": lambda: math.exp(bf16),
+        "uniform": lambda: random.uniform(key, (77,), dtype="float16"),
+        "about avg_pool1d": lambda: nn.avg_pool1d(bf16[None], 3, 1, 1),
     }
-    return found
+    return {name: made[name]() for name in list(made)[:count]}
 
 
 if __name__ == "__main__":
-    saved = {name: a.view(f"u{a.dtype.itemsize}") for name, a in results().items()}
+    count = int(sys.argv[2]) if sys.argv[2:] else None
+    saved = {name: a.view(f"u{a.dtype.itemsize}") for name, a in results(count).items()}
     np.savez(sys.argv[1], target=targets.host().fingerprint, **saved)
