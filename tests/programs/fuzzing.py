@@ -57,6 +57,7 @@ def search(
     *,
     note: Callable[[int, Any], None] | None = None,
     apart_from: int | None = None,
+    shrunk: bool = True,
 ) -> Counter[str]:
     """Check as many cases; the same ones for the same `start`.
 
@@ -67,12 +68,13 @@ def search(
         note: Told each case before it is checked, and its number.
         apart_from: Leave out the cases before this number, and check each of the others
             in a process of its own, which may abort or hang.
+        shrunk: Whether a failing case is made as simple as it gets.
 
     Returns:
         How often each word was given by the checks, and the number of `cases`.
 
     Raises:
-        CaseFailedError: a case shows a fault; it is the simplest one that was found.
+        CaseFailedError: a case shows a fault; if `shrunk`, the simplest one found.
     """
     seen: Counter[str] = Counter()
     check = fuzzer.check if apart_from is None else partial(_apart, fuzzer)
@@ -82,7 +84,7 @@ def search(
         max_examples=count,
         deadline=None,
         database=None,
-        phases=(Phase.generate, Phase.shrink),
+        phases=(Phase.generate, *([Phase.shrink] if shrunk else [])),
         suppress_health_check=list(HealthCheck),
         report_multiple_bugs=False,
         print_blob=False,

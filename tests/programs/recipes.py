@@ -160,7 +160,7 @@ def _folding(view: View, block: Block) -> list[str]:
 
 def tensorized(draw: Draw, view: View) -> Recipe:
     """A product in tiles of any size, and its inner loops an instruction."""
-    found = [b for b in block_moves.reductions(view) if _multiplies(b)]
+    found = [b for b in view.blocks if _multiplies(b) and _folding(view, b)]
     if not found:
         return
     block = pick(draw, found)
@@ -169,28 +169,29 @@ def tensorized(draw: Draw, view: View) -> Recipe:
     if not lanes:
         return
     lane = pick(draw, lanes)
-    size = draw(st.sampled_from([8, 16, 4, 8, 16, 4, 5, 12]))
+    bits = 64 if "f64" in {n.dtype.name for n in _loads(block)} else 32
+    size = draw(st.sampled_from([4, 8, 4, 5] if bits == 64 else [8, 16, 8, 12]))
+    starts = block in block_moves.reductions(view)
     view, (_, inner) = yield _step("split", f"{block.name}/{lane}", size)
     others = [name for name in view.around(block) if name != inner]
     if others:
         order = draw(st.permutations(others)) if draw(st.booleans()) else others
         view, _ = yield _step("reorder", *order, inner)
-    if draw(st.integers(0, 3)):
+    if starts and draw(st.integers(0, 3)):
         first = view.around(block)[0]
         view, _ = yield _step("decompose_reduction", block.name, first)
-    if draw(st.booleans()):
+    if draw(st.integers(0, 3)) == 3:
         outer = view.around(block)[0]
         view, _ = yield _step("partition", outer, draw(st.integers(1, 2)))
-    bits = (
-        64
-        if any(n.dtype.name == "f64" for n in walk(block.body) if isinstance(n, Load))
-        else 32
-    )
     yield _step("tensorize", f"{block.name}/{inner}", f"fma_{size}xf{bits}")
 
 
+def _loads(block: Block) -> list[Load]:
+    return [node for node in walk(block.body) if isinstance(node, Load)]
+
+
 def _multiplies(block: Block) -> bool:
-    return len([n for n in walk(block.body) if isinstance(n, Load)]) > 1
+    return len(_loads(block)) > 1
 
 
 def _is_wide(extent: Any) -> bool:

@@ -81,7 +81,8 @@ def staged(draft: Draft, tag: str, *, last: bool) -> None:
 def tile(draft: Draft, tag: str, *, last: bool) -> None:
     """Loops such as instructions are for, beside the stages."""
     del last
-    bits, lanes = draft.pick([(32, 8), (32, 16), (64, 4), (64, 8)])
+    whole = [(32, 8), (32, 16), (64, 4), (64, 8)]
+    bits, lanes = draft.pick([*whole, (32, 12), (64, 6)])
     rows, steps = draft.draw(st.integers(1, 3)), draft.draw(st.integers(1, 2)) * 2
     text = draft.pick([_PRODUCT, _PRODUCT, _PAIRS, _TURN])
     func = parse(text.format(T=tag, ROWS=rows, STEPS=steps, BITS=bits, LANES=lanes))
