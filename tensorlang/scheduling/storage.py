@@ -18,13 +18,14 @@ from tensorlang.ir.nodes import (
     Load,
     Node,
     Reduce,
+    Seq,
     Stmt,
     Store,
     While,
     as_expr,
     seq,
 )
-from tensorlang.ir.visit import free_vars, rebuild, replace_buffers, walk, writes
+from tensorlang.ir.visit import free_vars, reads, rebuild, replace_buffers, walk, writes
 from tensorlang.scheduling.coverage import dense
 from tensorlang.scheduling.dependence import accesses
 from tensorlang.scheduling.digits import fixed
@@ -192,6 +193,12 @@ def made_in_place(maker: Path, buffer: Buffer, store: Store) -> str | None:
         return (
             f"store_in: block {block.name!r} reads {buffer.name!r} at another place "
             "than it stores at, which it would have overwritten"
+        )
+    stmts = block.body.stmts if isinstance(block.body, Seq) else (block.body,)
+    if store not in stmts or buffer in reads(seq(*stmts[stmts.index(store) + 1 :])):
+        return (
+            f"store_in: block {block.name!r} may read {buffer.name!r} after it has "
+            "overwritten it"
         )
     loops = {loop.var for loop in enclosing_loops(maker)}
     values = [linear(axes[i]) for i in store.indices]  # type: ignore[index]

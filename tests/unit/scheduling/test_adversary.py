@@ -17,7 +17,7 @@ from tensorlang.scheduling.partition import partition, specialize
 from tensorlang.scheduling.reduction import decompose_reduction
 from tensorlang.scheduling.reindex import reindex
 from tensorlang.scheduling.rfactor import rfactor
-from tensorlang.scheduling.storage import store_at
+from tensorlang.scheduling.storage import store_at, store_in
 from tensorlang.scheduling.tensorize import tensorize
 
 SUMS = parse("""
@@ -239,3 +239,16 @@ def rows(x: f32[4], y: Out[f32[4]]):
 """)
     with pytest.raises(ScheduleError, match="it must use its axes themselves"):
         compute_at(func, "t", "j")
+
+
+def test_a_temporary_is_not_kept_where_its_own_reader_overwrites_it():
+    func = parse("""
+def spread(real: f32[2, 3], top: Out[f32[2]], total: Out[f32[2]]):
+    for i in range(2):
+        for k in range(3):
+            with block("b", vi=spatial(2, i), vk=reduction(3, k)):
+                reduce(logsumexp, (top[vi], total[vi]), (real[vi, vk], 1.0))
+""")
+    func, _ = cache_write(func, "b", "total", "global")
+    with pytest.raises(ScheduleError, match="may read 'total_global' after it has"):
+        store_in(func, "total_global", "top")
