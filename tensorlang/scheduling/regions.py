@@ -97,8 +97,9 @@ def relax(expr: Expr, ranges: Ranges) -> Range | None:
 
 
 def _fixed(expr: Expr, ranges: Ranges) -> bool:
-    """Whether the value cannot change inside: no variable of `ranges`, no load."""
-    return not (free_vars(expr) & ranges.keys()) and not _loads(expr)
+    """Whether it is one value inside: no vector, variable of `ranges`, or load."""
+    changes = free_vars(expr) & ranges.keys() or _loads(expr)
+    return expr.dtype.lanes == 1 and not changes
 
 
 def _loads(expr: Node) -> bool:

@@ -252,3 +252,24 @@ def spread(real: f32[2, 3], top: Out[f32[2]], total: Out[f32[2]]):
     func, _ = cache_write(func, "b", "total", "global")
     with pytest.raises(ScheduleError, match="may read 'total_global' after it has"):
         store_in(func, "total_global", "top")
+
+
+@pytest.mark.parametrize("operand", ["a", "b"])
+@pytest.mark.parametrize("loop", ["i", "k"])
+def test_operands_of_an_instruction_are_copied_where_their_vectors_are(
+    same_meaning, operand, loop
+):
+    func = parse("""
+def pairs(a: bf16[1, 4], b: bf16[4, 16], y: InOut[f32[1, 16]]):
+    for i in range(1):
+        for k in range(2):
+            for j in range(16):
+                for q in range(2):
+                    with block("y", vi=spatial(1, i), vj=spatial(16, j),
+                               vk=reduction(4, k * 2 + q)):
+                        with init():
+                            pass
+                        reduce(sum, y[vi, vj], cast(f32, a[vi, vk]) * cast(f32, b[vk, vj]))
+""")
+    func = tensorize(func, "j", "dpbf16_16xf32")
+    same_meaning(func, cache_read(func, "y", operand, "global", loop)[0])
