@@ -72,16 +72,16 @@ def steps(draw: Draw, func: Function) -> Step | None:
     """One step for a function; None where what was drawn has nothing to apply to."""
     view = View(func)
     staging = block_moves.staging(view)
-    often = ["tensorize"] * 20 if block_moves.tiles(view) else []
+    often = ["tensorize"] * 40 if block_moves.tiles(view) else []
     often += _MOVING if block_moves.producers(view) else ()
     often += ["pipeline", "double_buffer"] * 16 if staging else []
     often += ["merge"] * 4 if loop_moves.neighbours(view) else []
     often += ["atomic"] * 24 if block_moves.decomposed(view) else []
     often += ["store_at"] * 24 if block_moves.parts(view) else []
     often += ["store_in"] * 18 if block_moves.held_in_results(view) else []
-    often += ["share"] * 32 if shape_moves.alike(view) else []
-    often += ["by_target"] * 6 if shape_moves.in_order(view) else []
-    often += ["fuse_dims", "permute_dims"] * 3 if shape_moves.deep(view) else []
+    often += ["share"] * 64 if shape_moves.alike(view) else []
+    often += ["by_target"] * 40 if shape_moves.in_order(view) else []
+    often += ["fuse_dims", "permute_dims"] * 8 if shape_moves.deep(view) else []
     if draw(st.integers(0, 19)) == 19:
         return _anything(draw, view)
     name = draw(st.sampled_from([*MOVES, *_OFTEN, *often]))

@@ -269,7 +269,8 @@ def pairs(a: bf16[1, 4], b: bf16[4, 16], y: InOut[f32[1, 16]]):
                                vk=reduction(4, k * 2 + q)):
                         with init():
                             pass
-                        reduce(sum, y[vi, vj], cast(f32, a[vi, vk]) * cast(f32, b[vk, vj]))
+                        reduce(sum, y[vi, vj],
+                               cast(f32, a[vi, vk]) * cast(f32, b[vk, vj]))
 """)
     func = tensorize(func, "j", "dpbf16_16xf32")
     same_meaning(func, cache_read(func, "y", operand, "global", loop)[0])
