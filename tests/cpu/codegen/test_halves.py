@@ -18,6 +18,7 @@ TIES = (EVERY.astype(np.uint32)[:, None] << 16) | np.array(
 )
 LACKING = {"as it is": (), "bare": ("f16c", "fma", "avx512_bf16", "avx512_fp16")}
 FLOATS = ("f16", "bf16")
+INTEGERS = ("i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64")
 MOVED = ("-A", "abs(A)", "select(A < B, A, B)")  # which keep the bits of NaN
 UNARY = "floor(A)|ceil(A)|round(A)|trunc(A)|sqrt(A)|sqrt(abs(A))|exp(A)|tanh(A)"
 BINARY = "A + B|A - B|A * B|A / B|min(A, B)|max(A, B)|copysign(A, B)|fma(A, B, A)"
@@ -70,7 +71,7 @@ def alike(text: str, mine: np.ndarray, meant: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("kind", FLOATS)
 def test_every_value_through_every_function(build, kind, loop, without):
     results = dict.fromkeys([*MOVED[:2], *UNARY.split("|")], kind)
-    numbers = ("f32", "f64", *FLOATS, "i8", "i32", "i64", "u64", "bool")
+    numbers = ("f32", "f64", *FLOATS, *INTEGERS, "bool")
     results |= {f"cast({to}, A)": to for to in numbers if to != kind}
     results |= {"isnan(A)": "bool", "isinf(A)": "bool", f"A < {kind}(1.0)": "bool"}
     x = EVERY.view(as_dtype(kind).numpy)
@@ -82,6 +83,7 @@ def test_every_value_through_every_function(build, kind, loop, without):
 @pytest.mark.parametrize("kind", FLOATS)
 def test_pairs_through_every_operation(build, kind, loop, without):
     results = dict.fromkeys([*BINARY.split("|"), MOVED[2]], kind)
+    results |= {f"A {op} B": "bool" for op in ("<", "<=", ">", ">=", "==", "!=")}
     bits = np.array([*SPECIAL, *(0x8000 | n for n in SPECIAL)], np.uint16)
     pairs = np.stack(np.meshgrid(bits, bits)).reshape(2, -1)
     chance = np.random.default_rng(0).integers(0, 1 << 16, (2, 20_000), np.uint16)
