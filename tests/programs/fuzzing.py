@@ -8,6 +8,7 @@ same way at a prompt. `search` runs one in this process, as tests do; the comman
 
 from __future__ import annotations
 
+import faulthandler
 import multiprocessing
 import traceback
 from collections import Counter
@@ -133,6 +134,7 @@ def _apart(fuzzer: Fuzzer, case: Any) -> list[str]:
 
 
 def _answer(fuzzer: Fuzzer, case: Any, to: Any) -> None:
+    faulthandler.disable()  # an abort is a finding, told in its place
     try:
         to.send((list(fuzzer.check(case)), None))
     except Exception as error:

@@ -20,7 +20,7 @@ def _along(op: Any) -> Callable[..., Any]:
         """Softmax along an axis; before version 13, of all from the axis on."""
         if not -input.ndim <= axis < max(input.ndim, 1):
             raise ShapeError(f"axis {axis} of {input.spec}")
-        if call.version >= 13 or axis % input.ndim == input.ndim - 1:
+        if call.version >= 13 or axis in {-1, input.ndim - 1} or not input.ndim:
             return op(input, axis)
         rows = nn.reshape(input, (*input.shape[: axis % input.ndim], -1))
         return nn.reshape(op(rows, -1), input.shape)

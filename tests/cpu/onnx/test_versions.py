@@ -2,6 +2,7 @@
 
 import importlib
 
+import numpy as np
 import pytest
 
 from tensorlang.errors import TensorlangError
@@ -114,3 +115,12 @@ def test_the_limit_is_for_all_that_constants_give(tmp_path) -> None:
     with pytest.raises(TensorlangError, match=r"all that its constants give"):
         Model.load(path, largest=1 << 16)
     Model.load(path, largest=1 << 17)
+
+
+@pytest.mark.parametrize("opset", [6, 13])
+def test_softmax_of_a_scalar_is_one(tmp_path, opset) -> None:
+    path = tmp_path / "m.onnx"
+    nodes = "c = Constant <value = float {3}> () s = Softmax <axis = 0> (c)"
+    path.write_bytes(model(opset, f"{nodes} y = Mul (x, s)"))
+    ones = np.ones((2, 3, 4, 4), np.float32)
+    assert (Model.load(path)(ones, ones) == 1).all()
