@@ -154,6 +154,7 @@ for _info in op_db:
 ROWS = {f"{op.id}-{theirs}": (op, theirs, *more) for op, theirs, *more in TABLE}
 DTYPES = ("float32", "float64", "float16", "bfloat16", "int8", "int32", "int64")
 DTYPES = tuple(getattr(torch, name) for name in (*DTYPES, "uint8", "bool"))
+FEW = (torch.float32, torch.float16, torch.bfloat16, torch.int32)
 
 
 def arguments(sample, names, change, op):
@@ -292,9 +293,7 @@ def samples(info, limit, dtypes, has_options):
 def test_of_pytorchs_samples(row, request, record_property) -> None:
     op, theirs, names, change = ROWS[row]
     every = request.config.getoption("--every-sample")
-    limit, dtypes = (
-        (None, DTYPES) if every else (1, (torch.float32, torch.float16, torch.int32))
-    )
+    limit, dtypes = (None, DTYPES) if every else (1, FEW)
     counts, said = Counter(), []
     variants = [i for i in INFOS[theirs] if i.variant_test_name != "triton_optimized"]
     for info in variants[: None if every else 1]:
