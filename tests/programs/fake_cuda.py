@@ -11,7 +11,7 @@ import ctypes
 import re
 import sys
 from importlib.machinery import ModuleSpec
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 
@@ -490,3 +490,39 @@ def fetched(array):
     size = int(np.prod(told["shape"])) * np.dtype(told["typestr"]).itemsize
     raw = ctypes.string_at(told["data"][0], size)
     return np.frombuffer(raw, told["typestr"]).reshape(told["shape"])
+
+
+def torch_of(tensor: type, stream: int = 31, **members: object) -> ModuleType:
+    """A PyTorch with tensors on a GPU, of which it records nothing."""
+    module = ModuleType("torch")
+    tensor.__module__ = "torch"
+    plain = {
+        "requires_grad": False,
+        "is_cuda": True,
+        "is_cpu": False,
+        "layout": "strided",
+        "device": SimpleNamespace(type="cuda", index=0),
+        "is_neg": lambda _: False,
+        "detach": lambda self: self,
+    }
+    for name, value in plain.items():
+        if not hasattr(tensor, name):
+            setattr(tensor, name, value)
+    module.__dict__.update(
+        Tensor=tensor,
+        strided="strided",
+        is_grad_enabled=lambda: True,
+        nn=SimpleNamespace(Parameter=type("Parameter", (tensor,), {})),
+        autograd=SimpleNamespace(
+            forward_ad=SimpleNamespace(_current_level=-1),
+            graph=SimpleNamespace(increment_version=lambda _: None),
+        ),
+        _C=SimpleNamespace(
+            _len_torch_dispatch_stack=lambda: 0,
+            _get_tracing_state=lambda: None,
+            _TorchDispatchModeKey=SimpleNamespace(PROXY=0),
+            _cuda_getCurrentRawStream=lambda index: stream + index,
+        ),
+        **members,
+    )
+    return module

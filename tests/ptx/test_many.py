@@ -2,7 +2,6 @@
 
 import importlib
 import sys
-from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,12 +16,8 @@ SHAPES = [(3, 5), (700,), (1, 0), (2, 2, 2), (33,)]
 def tensor(ptx_driver, programs, monkeypatch):
     """A tensor of a PyTorch on the machine, with what kernels ask of it."""
     fake = importlib.import_module(f"{programs.__name__}.fake_cuda")
-    module = ModuleType("torch")
 
     class Tensor(fake.Tensor):
-        requires_grad, is_cuda = False, True
-        device = SimpleNamespace(type="cuda", index=0)
-
         def __init__(self, array):
             super().__init__(ptx_driver, array)
             self.dtype = "torch.float32"
@@ -42,9 +37,7 @@ def tensor(ptx_driver, programs, monkeypatch):
         def stride(self):
             return tuple(s // 4 for s in np.empty(self.shape, np.float32).strides)
 
-    Tensor.__module__ = "torch"
-    module.Tensor, module.float32 = Tensor, "torch.float32"
-    module._C = SimpleNamespace(_cuda_getCurrentRawStream=lambda _: 31)
+    module = fake.torch_of(Tensor, float32="torch.float32")
     monkeypatch.setitem(sys.modules, "torch", module)
     return Tensor
 

@@ -2,7 +2,6 @@
 """Calls that come again with PyTorch's tensors: quick, and as right as the first."""
 
 import sys
-from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,12 +18,9 @@ STREAM = 31
 @pytest.fixture
 def torch(driver, fake, monkeypatch):
     """A PyTorch with tensors on a GPU, and with what kernels ask of them."""
-    module = ModuleType("torch")
-    module.float32, module.int32 = "torch.float32", "torch.int32"
 
     class Tensor(fake.Tensor):
-        requires_grad, index = False, 0
-        device = SimpleNamespace(type="cuda", index=0)
+        index = 0
 
         def __init__(self, array, offset=0):
             super().__init__(driver, array, offset=offset)
@@ -42,12 +38,10 @@ def torch(driver, fake, monkeypatch):
         def stride(self):
             return tuple(s // 4 for s in np.empty(self.shape, np.float32).strides)
 
-    Tensor.__module__ = "torch"
-    module.Tensor = Tensor
+    module = fake.torch_of(Tensor, STREAM, float32="torch.float32", int32="torch.int32")
     module.empty = lambda shape, dtype, **_: Tensor(
         np.full(shape, 7, dtype.partition(".")[2])
     )
-    module._C = SimpleNamespace(_cuda_getCurrentRawStream=lambda index: STREAM + index)
     monkeypatch.setitem(sys.modules, "torch", module)
     return module
 

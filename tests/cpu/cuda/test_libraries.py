@@ -18,19 +18,13 @@ Y = np.maximum(X, 0)
 @pytest.fixture
 def torch(driver, fake, monkeypatch):
     """A PyTorch of which kernels see tensors on a GPU."""
-    module = ModuleType("torch")
     dtypes = {name: f"torch.{name}" for name in ("float32", "float64")}
 
     class Tensor(fake.Tensor):
-        requires_grad = False
-        device = SimpleNamespace(type="cuda", index=0)
-
         def __init__(self, array, offset=0):
             super().__init__(driver, array, offset=offset)
             self.numpy_type = array.dtype
             self.dtype = dtypes[array.dtype.name]
-
-        is_cuda = True
 
         def data_ptr(self):
             return self.address
@@ -48,14 +42,10 @@ def torch(driver, fake, monkeypatch):
             steps = np.empty(self.shape, self.numpy_type).strides
             return tuple(step // self.numpy_type.itemsize for step in steps)
 
-    Tensor.__module__ = "torch"
-    module.Tensor = Tensor
-    module.float32, module.float64 = dtypes["float32"], dtypes["float64"]
+    module = fake.torch_of(Tensor, **dtypes)
     module.empty = lambda shape, dtype, **_: Tensor(
         np.empty(shape, dtype.partition(".")[2])
     )
-    current = SimpleNamespace(cuda_stream=31)
-    module.cuda = SimpleNamespace(current_stream=lambda _: current)
     monkeypatch.setitem(sys.modules, "torch", module)
     return module
 
