@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from tensorlang.ir.nodes import (
@@ -37,7 +38,7 @@ from tensorlang.ir.verify_expr import (
 )
 from tensorlang.ir.verify_layout import layout_fault
 from tensorlang.ir.verify_roles import RULES as ROLE_RULES
-from tensorlang.ir.visit import walk
+from tensorlang.ir.visit import children, walk
 
 MAX_ELEMENTS: Final = 1 << 48
 MAX_EXTENT: Final = 1 << 48
@@ -211,12 +212,29 @@ def check_where(stmt: Block, site: Site) -> None:
 def check_folding(stmt: Block, site: Site) -> None:
     """A block with reduction axes folds: it holds a `Reduce` or an `init`."""
     folded = [axis.var.name for axis in stmt.axes if axis.kind == "reduction"]
-    holds = any(isinstance(inner, Reduce) for inner in walk(stmt.body))
-    if folded and stmt.init is None and not holds:
+    if not folded or stmt.init is not None:
+        return
+    if not any(isinstance(inner, Reduce) for inner in walk(stmt.body)):
         raise site.fault(
             f"block {stmt.name!r} has the reduction axis {folded[0]!r} but no reduce "
             "and no init; make the axis ordered, or fold with reduce(...)"
         )
+    states = Counter(state.name for state in _folded_into(stmt.body))
+    twice = [name for name, count in states.items() if count > 1]
+    if twice:
+        raise site.fault(
+            f"block {stmt.name!r} folds into {twice[0]!r} twice, and which of the two "
+            "starts it is not said; give the block an init, or fold once"
+        )
+
+
+def _folded_into(stmt: Stmt) -> Iterator[Buffer]:
+    """The states of the reductions of a block itself, not of blocks in it."""
+    if isinstance(stmt, Reduce):
+        yield from stmt.buffers
+    for inner in children(stmt):
+        if isinstance(inner, Stmt) and not isinstance(inner, Block):
+            yield from _folded_into(inner)
 
 
 def check_barrier(stmt: Barrier, site: Site) -> None:

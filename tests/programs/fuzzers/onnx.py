@@ -233,7 +233,7 @@ def _open(extent: Any) -> set[str]:
 
 
 def _array(rng: np.random.Generator, spec: Any) -> Any:
-    if np.prod(spec.shape, dtype=float) * spec.numpy.itemsize > LARGEST:
+    if np.prod(np.maximum(spec.shape, 1), dtype=float) * spec.numpy.itemsize > LARGEST:
         raise TensorlangError("an input of so many elements is not tried")
     kind = spec.numpy.kind
     whole = rng.integers(-(kind == "i"), 3 - (kind == "b"), spec.shape)

@@ -39,6 +39,14 @@ def test_a_reduction_axis_needs_a_reduction(refused):
     )
 
 
+def test_a_block_folds_into_a_state_once(refused):
+    twice = "    reduce(sum, y[0], c)\n    reduce(sum, y[0], c)"
+    refused(
+        f"with block('b', k=reduction(8, 0)):\n{twice}",
+        "block 'b' folds into 'y' twice",
+    )
+
+
 def test_a_state_does_not_move_along_the_reduction(refused):
     refused(
         "with block('b', k=reduction(8, 0)):\n    reduce(sum, y[k], c)",
