@@ -168,7 +168,7 @@ def _key(arrays: Sequence[Any], facts: Sequence[Hashable]) -> Hashable | None:
     tensor = getattr(sys.modules.get("torch"), "Tensor", None)
     found: list[Hashable] = list(facts)
     for array in arrays:
-        if type(array) is not tensor or array.requires_grad:
+        if type(array) is not tensor or array.requires_grad or array.is_nested:
             return None
         found.append((array.shape, array.dtype, array.get_device()))
     return tuple(found)

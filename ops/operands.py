@@ -100,6 +100,15 @@ def _beyond(name: str) -> float:
     return largest + math.ldexp(float(found.eps), exponent - 2)
 
 
+@cache
+def _integers(name: str) -> tuple[int, int]:
+    """The range of an integer type."""
+    from tensorlang.ir.dtypes import as_dtype  # noqa: PLC0415 - once a type
+
+    found = np.iinfo(as_dtype(name).numpy)
+    return int(found.min), int(found.max)
+
+
 def fitted(id: str, value: Any, kind: str, name: str) -> Any:
     """The number as a kernel for arrays of a type takes it.
 
@@ -126,4 +135,7 @@ def fitted(id: str, value: Any, kind: str, name: str) -> Any:
             f"{id}: {value!r} is no value of the {name} beside it; kinds of "
             "numbers are not mixed: cast the array, or give such a value"
         )
+    least, most = _integers(name)
+    if not least <= value <= most:
+        raise DTypeError(f"{id}: {value} is no {name}, which holds {least} to {most}")
     return value

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tensorlang.errors import ArgumentError
+from tensorlang.errors import ArgumentError, DTypeError
 from tensorlang.graph.specs import KeySpec, Spec, TensorSpec
 from tensorlang.graph.values import Value
 from tensorlang.interop import derivatives
@@ -100,7 +100,15 @@ def _array(kind: str, value: Any) -> Any:
             )
         return jax.numpy.asarray(words_of(value).astype(np.uint32))
     plain = value is None or isinstance(value, (bool, int, float))
-    return value if plain else jax.numpy.asarray(value)
+    if plain:
+        return value
+    array = jax.numpy.asarray(value)
+    if jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key):
+        raise DTypeError(
+            f"an array of keys, {array.dtype}, holds no numbers; pass its "
+            "jax.random.key_data"
+        )
+    return array
 
 
 # ------------------------------------------------------------------ what it computes

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorlang.errors import ArgumentError
+from tensorlang.errors import ArgumentError, TensorlangError
 from tensorlang.ir.dtypes import bf16
 
 Array = NDArray[Any]
@@ -58,11 +58,12 @@ def view(value: Any, name: str) -> Array:
         read = _from_dlpack if hasattr(value, "__dlpack__") else _from_buffer
     try:
         return read(value, name)
-    except (TypeError, ValueError, BufferError, RuntimeError) as error:
-        if isinstance(error, ArgumentError):
-            raise
+    except TensorlangError:
+        raise
+    except Exception as error:
+        said = str(error) or type(error).__name__
         raise ArgumentError(
-            f"{name}: this {_type_name(value)} cannot be read in place ({error})"
+            f"{name}: this {_type_name(value)} cannot be read in place ({said})"
         ) from error
 
 

@@ -500,6 +500,7 @@ def torch_of(tensor: type, stream: int = 31, **members: object) -> ModuleType:
         "requires_grad": False,
         "is_cuda": True,
         "is_cpu": False,
+        "is_nested": False,
         "layout": "strided",
         "device": SimpleNamespace(type="cuda", index=0),
         "is_neg": lambda _: False,
