@@ -99,11 +99,16 @@ def _exact(place: Site, value: Linear, part: Range) -> bool:
 
 @legality("a moved consumer sees finished values")
 def finished(user: Path, place: Site, buffer: Buffer) -> str | None:
-    """No block behind the loop's child writes what the consumer reads."""
+    """The consumer follows, and no block in between writes what it reads."""
     after = False
     for node in acting(place.func.body):
         if node is user[-1]:
-            return None
+            if after:
+                return None
+            return (
+                f"{called(node)} stands before {place.block.name!r}, so what it reads "
+                f"of {buffer.name!r} is from earlier; move one that stands behind"
+            )
         if after and buffer in writes(node):
             return (
                 f"{called(node)} writes {buffer.name!r} after "

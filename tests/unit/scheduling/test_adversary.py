@@ -16,6 +16,7 @@ from tensorlang.scheduling.pad import pad
 from tensorlang.scheduling.partition import partition, specialize
 from tensorlang.scheduling.reduction import decompose_reduction
 from tensorlang.scheduling.reindex import reindex
+from tensorlang.scheduling.reverse_compute_at import reverse_compute_at
 from tensorlang.scheduling.rfactor import rfactor
 from tensorlang.scheduling.storage import store_at, store_in
 from tensorlang.scheduling.tensorize import tensorize
@@ -274,3 +275,27 @@ def pairs(a: bf16[1, 4], b: bf16[4, 16], y: InOut[f32[1, 16]]):
 """)
     func = tensorize(func, "j", "dpbf16_16xf32")
     same_meaning(func, cache_read(func, "y", operand, "global", loop)[0])
+
+
+IN_PLACE = parse("""
+def in_place(x: i32[6, 8], y: InOut[i32[6, 8]]):
+    t = alloc(i32[6, 8])
+    for i in range(6):
+        for j in range(8):
+            with block("t", vi=spatial(6, i), vj=spatial(8, j)):
+                t[vi, vj] = x[vi, vj] + y[vi, vj]
+    for i_1 in range(6):
+        for j_1 in range(8):
+            with block("u", vi_1=spatial(6, i_1), vj_1=spatial(8, j_1)):
+                y[vi_1, vj_1] = t[vi_1, 7 - vj_1] * i32(3)
+""")
+
+
+def test_a_block_before_what_overwrites_its_input_is_no_consumer_of_it():
+    with pytest.raises(ScheduleError, match=r"stands before .u."):
+        reverse_compute_at(IN_PLACE, "t", "i_1")
+
+
+def test_a_block_behind_what_overwrites_its_result_is_no_producer_of_it():
+    with pytest.raises(ScheduleError):
+        compute_at(IN_PLACE, "u", "i")
