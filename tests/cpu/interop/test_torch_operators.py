@@ -103,6 +103,7 @@ def test_values_and_what_pytorch_is_told(name, arguments, request) -> None:
         ours.add,
         lambda x, w: ours.add(x.int(), x),
         lambda x, w: ours.add(x.int(), 0.5),
+        lambda x, w: ours.add(x.to(torch.int8), 300),
         lambda x, w: ours.gelu(x, "erf"),
         lambda x, w: ours.reshape(x, [3, 3]),
         lambda x, w: ours.pad(x, [(1, 1)]),

@@ -175,6 +175,16 @@ def test_dlpack_on_another_device_is_refused(scale):
         scale(Exporter(np.ones(16, F32), device=(2, 0)), np.zeros(16, F32), 2.0)
 
 
+@pytest.mark.parametrize("error", [KeyError("x"), ZeroDivisionError, AttributeError])
+def test_whatever_an_exporter_raises_is_told_by_name(scale, error):
+    class Failing(Exporter):
+        def __dlpack__(self, **_):
+            raise error
+
+    with pytest.raises(ArgumentError, match=r"Failing cannot be read in place"):
+        scale(Failing(np.ones(16, F32)), np.zeros(16, F32), 2.0)
+
+
 def test_the_buffer_protocol(scale):
     x, y = array.array("f", [1, 2, 3]), array.array("f", [0, 0, 0])
     scale(x, y, 2.0)
