@@ -34,7 +34,7 @@ def empty(
     except (MemoryError, OSError, ValueError, OverflowError) as problem:
         raise ShapeError(
             f"{name}: a {dtype} result of shape {shape}, {size / 2**30:.4g} GiB, "
-            "cannot be allocated; draw it in parts with offset=, or give out="
+            "cannot be allocated; compute it in parts, or give out="
         ) from problem
     kind = arrays.kind_of(like)
     return made, made if kind in ("numpy", "builtins") else Late(made, kind)

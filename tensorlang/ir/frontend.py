@@ -264,6 +264,8 @@ def compute(
 def _indices(body: Callable[..., Body], rank: int) -> tuple[Var, ...]:
     parameters = inspect.signature(body).parameters
     given = tuple(parameters)
+    if all(p.default is not p.empty for p in list(parameters.values())[rank:]):
+        given = given[:rank]  # the rest is bound by default, as closures in loops are
     if any(p.kind is p.VAR_POSITIONAL for p in parameters.values()):
         given = tuple(f"{given[0]}{n}" for n in range(rank))
     if len(given) != rank:

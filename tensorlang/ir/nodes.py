@@ -708,6 +708,9 @@ def compare(op: str, a: ExprLike, b: ExprLike) -> Expr:
 def select(cond: ExprLike, a: ExprLike, b: ExprLike) -> Select:
     """`a` where `cond` holds, else `b`; a Python number takes the other's type.
 
+    Both may be evaluated, so it guards no access: an index is clamped into the array,
+    as in `select(i > 0, x[max(i - 1, 0)], 0.0)`.
+
     Raises:
         DTypeError: the two are of different types.
         IRError: `cond` is no bool.

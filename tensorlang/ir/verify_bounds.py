@@ -306,5 +306,5 @@ class _Bounds:
         return IRError(
             f"function {self._name!r}: {buffer.name}[{place}] comes to "
             f"{expression(at)!r}, outside of its dimension of {expression(size)!r}; "
-            "end the loop earlier, or guard the access"
+            "end the loop earlier, or run the block only where the index is inside"
         )

@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations_with_replacement, product
-from typing import Any
+from typing import Any, Final
 
+from tensorlang.ir.bounds import bounds
 from tensorlang.ir.natives import COPY_SYNCS
 from tensorlang.ir.nodes import (
     Arrive,
@@ -51,6 +52,7 @@ from tensorlang.scheduling.tree import Path, constant, enclosing_loops
 
 MEETINGS = (Barrier, Role, BarrierObject, Arrive, Wait)
 COMMUTING_ATOMICS = ("min", "max", "and", "or", "xor")
+_UNLIMITED: Final = 1 << 48
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +106,7 @@ class _Scan:
                         env[stmt.var] = substitute(stmt.value, env)
                 return
             case For(var=var, extent=extent):
-                self.extents[var] = _widest(self.extents, var, constant(extent))
+                self.extents[var] = _widest(self.extents, var, _most(extent))
             case Block(name=name) if not block:
                 self.blocks[name] = _placed_axes(node, env)
                 self._visit_block(node, env, name)
@@ -159,6 +161,14 @@ def _how(node: Node) -> dict[str, Any]:
     return {"folds": isinstance(node, Reduce)}
 
 
+def _most(extent: Expr) -> int | None:
+    """The most iterations of a loop; None where nothing but its type limits them."""
+    if (exact := constant(extent)) is not None:
+        return exact
+    _, high = bounds(extent)
+    return high if high is not None and high < _UNLIMITED else None
+
+
 def _widest(extents: Extents, var: Var, extent: int | None) -> int | None:
     known = extents.get(var, 0)
     return None if known is None or extent is None else max(known, extent)
@@ -184,7 +194,7 @@ def dependences(
     body = chain[-1].body
     scan = _Scan(around=frozenset(loop.var for loop in enclosing_loops(path)))
     for loop in chain:
-        scan.extents[loop.var] = constant(loop.extent)
+        scan.extents[loop.var] = _most(loop.extent)
     scan.visit(body, {}, "")
     inside = allocations(body)
     private = frozenset(b for b in inside if not (threads and b.scope == "shared"))
@@ -301,7 +311,7 @@ def _told_apart(block: Block, a: Touch, b: Touch, extents: Extents) -> list[Expr
 
     Along `disjoint` axes that is promised, along others it follows from the indices.
     """
-    sizes = {axis.var: constant(axis.extent) for axis in block.axes}
+    sizes = {axis.var: _most(axis.extent) for axis in block.axes}
     agreed = fixed(zip(a.own, b.own, strict=True), {**extents, **sizes})
     return [
         axis.value
