@@ -31,6 +31,7 @@ from tensorlang.ir.nodes import (
     Var,
     While,
 )
+from tensorlang.ir.simplify import simplify
 from tensorlang.ir.sizes import size_ranges
 from tensorlang.ir.visit import children, free_vars, substitute, walk
 from tensorlang.scheduling.digits import fixed
@@ -176,5 +177,5 @@ def _ranges(
     for loop in part.loops:
         var = names.get(loop.var, loop.var)
         assert isinstance(var, Var)
-        ranges[var] = counted(substitute(loop.extent, names))
+        ranges[var] = counted(simplify(substitute(loop.extent, names), ranges))
     return ranges
