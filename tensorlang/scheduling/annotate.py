@@ -34,6 +34,7 @@ from tensorlang.scheduling.tree import (
 )
 
 UNROLL_LIMIT: Final = 1024
+WRITTEN_OUT_LIMIT: Final = 1 << 16  # by unrolled loops in one another
 LANE_LIMIT: Final = 1024
 THREADS: Final = tuple(
     f"{scope}.{dim}" for scope in ("block", "thread") for dim in "xyz"
@@ -211,8 +212,8 @@ def unroll(func: Function, loop: str) -> Function:
         loop: The loop's name.
 
     Raises:
-        ScheduleError: the extent is not a constant, or `UNROLL_LIMIT` is exceeded by
-            the iterations of this loop and unrolled ones around it and inside.
+        ScheduleError: the extent is not a constant up to `UNROLL_LIMIT`, or this loop
+            and unrolled ones around it and inside exceed `WRITTEN_OUT_LIMIT`.
 
     `unroll("i_1")`:
 
@@ -233,10 +234,11 @@ def _not_too_long(path: Path) -> None:
     total = prod(_written_out(other) for other in (*enclosing_loops(path), loop))
     total *= _longest(loop.body)
     total *= constant(loop.extent) or 1
-    if total > UNROLL_LIMIT:
+    if total > WRITTEN_OUT_LIMIT:
         raise ScheduleError(
             f"unroll: loop {loop.var.name!r} and the unrolled loops around it and "
-            f"inside have {total} iterations; at most {UNROLL_LIMIT} are written out"
+            f"inside have {total} iterations; at most {WRITTEN_OUT_LIMIT} are written "
+            "out"
         )
 
 

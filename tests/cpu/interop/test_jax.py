@@ -87,9 +87,10 @@ def test_under_vmap() -> None:
 
 @pytest.fixture
 def doubles():
+    before = jax.config.jax_enable_x64
     jax.config.update("jax_enable_x64", True)
     yield
-    jax.config.update("jax_enable_x64", False)
+    jax.config.update("jax_enable_x64", before)
 
 
 LABELS = np.array([0, -100, 2])

@@ -246,7 +246,7 @@ def test_knobs_of_one_name_may_differ_between_algorithms(scheduled: Any) -> None
 
 def test_code_that_is_too_long_is_refused_before_it_is_built(scheduled: Any) -> None:
     def unrolled(s: Schedule, knobs: Knobs) -> None:
-        times = knobs.choice("times", [8, 512])
+        times = knobs.choice("times", [8, 256])
         _, outer, inner = s.split("i", [None, times, times])
         s.unroll(outer)
         s.unroll(inner)
@@ -255,7 +255,7 @@ def test_code_that_is_too_long_is_refused_before_it_is_built(scheduled: Any) -> 
     made = space()
     made.workload = copy.workload((1 << 18,), dtypes="f32")
     assert made.given(Candidate("direct", {"times": 8})).outcome is None
-    refused = made.given(Candidate("direct", {"times": 512})).outcome
+    refused = made.given(Candidate("direct", {"times": 256})).outcome
     assert refused is not None
     assert refused.status == ILLEGAL
     assert "vector operations, more than" in refused.reason
