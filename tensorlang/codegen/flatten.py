@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from tensorlang.codegen.folding import add, make, mul, product
+from tensorlang.codegen.team import TEAM, TID
 from tensorlang.errors import CodegenError
 from tensorlang.ir.bounds import Known, ranges_in
 from tensorlang.ir.lanewise import as_ramp
@@ -33,12 +34,14 @@ from tensorlang.ir.sizes import size_ranges
 from tensorlang.ir.visit import rebuild
 
 REGISTER_BYTES: Final = 64
+MOST_THREADS: Final = 1 << 12  # of a team
 
 
 def flatten(function: Function) -> Function:
     """The function with one-dimensional buffers and no layouts."""
     places: dict[Buffer, tuple[Buffer, tuple[Expr, ...]]] = {}
-    known = Known(ranges_in(function.body, size_ranges(function)))
+    ranges = {TID: (0, MOST_THREADS), TEAM: (1, MOST_THREADS)}
+    known = Known(ranges_in(function.body, {**ranges, **size_ranges(function)}))
 
     def place(buffer: Buffer) -> tuple[Buffer, tuple[Expr, ...]]:
         if buffer not in places:

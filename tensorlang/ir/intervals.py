@@ -73,8 +73,15 @@ def _mul(a: Interval, b: Interval) -> Interval:
     return UNKNOWN
 
 
+def _divisors(b: Interval) -> Interval | None:
+    """Divisors that are not 0, which is a fault; None where some are negative."""
+    if b[0] is None or b[0] < 0 or b[1] == 0:
+        return None
+    return max(b[0], 1), b[1]
+
+
 def _floordiv(a: Interval, b: Interval) -> Interval:
-    if b[0] is None or b[0] <= 0:
+    if (b := _divisors(b) or UNKNOWN)[0] is None:
         return UNKNOWN
     low, high = a
     divisors = [b[0], b[1]]
@@ -86,7 +93,7 @@ def _floordiv(a: Interval, b: Interval) -> Interval:
 
 
 def _floormod(a: Interval, b: Interval) -> Interval:
-    if b[0] is None or b[0] <= 0:
+    if (b := _divisors(b) or UNKNOWN)[0] is None:
         return UNKNOWN
     if a[0] is not None and a[1] is not None:
         if a[0] >= 0 and a[1] < b[0]:

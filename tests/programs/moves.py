@@ -57,7 +57,7 @@ MOVES: Final[Mapping[str, Callable[[Draw, View], Any]]] = {
 # where it can be, a step is drawn more often, so that each has its share of a run
 _MOVING: Final = ("compute_at", "set_scope", *["reverse_compute_at", "inline"] * 3) * 2
 _OFTEN: Final = (
-    "rfactor",
+    *["rfactor", "hint", "hint"] * 2,
     *["pad"] * 3,
     "decompose_reduction",
     "reindex",
