@@ -57,7 +57,7 @@ MOVES: Final[Mapping[str, Callable[[Draw, View], Any]]] = {
 # where it can be, a step is drawn more often, so that each has its share of a run
 _MOVING: Final = ("compute_at", "set_scope", *["reverse_compute_at", "inline"] * 3) * 2
 _OFTEN: Final = (
-    *["rfactor", "hint", "hint"] * 2,
+    *["rfactor", "hint"] * 2,
     *["pad"] * 3,
     "decompose_reduction",
     "reindex",
@@ -79,8 +79,8 @@ def steps(draw: Draw, func: Function) -> Step | None:
     often += ["atomic"] * 24 if block_moves.decomposed(view) else []
     often += ["store_at"] * 24 if block_moves.parts(view) else []
     often += ["store_in"] * 18 if block_moves.held_in_results(view) else []
-    often += ["share"] * 64 if shape_moves.alike(view) else []
-    often += ["by_target"] * 40 if shape_moves.in_order(view) else []
+    often += ["share"] * 200 if shape_moves.alike(view) else []
+    often += ["by_target"] * 60 if shape_moves.in_order(view) else []
     often += ["fuse_dims", "permute_dims"] * 8 if shape_moves.deep(view) else []
     if draw(st.integers(0, 19)) == 19:
         return _anything(draw, view)

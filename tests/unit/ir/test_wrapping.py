@@ -291,5 +291,5 @@ def test_a_narrow_block_index_is_below_the_blocks():
 def test_a_divisor_that_is_no_number_is_not_negative_or_a_fault():
     n, i = Var("n", i64), Var("i", i64)
     ranges = {n: (0, 1 << 40), i: (0, 1 << 40)}
-    assert bounds(i // (n // 6) * 64, ranges) == (0, 1 << 46)
-    assert bounds(i % (n // 6), ranges)[0] == 0
+    assert bounds.bounds(i // (n // 6) * 64, ranges) == (0, 1 << 46)
+    assert bounds.bounds(i % (n // 6), ranges)[0] == 0
