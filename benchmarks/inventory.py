@@ -452,18 +452,20 @@ def write(path: str, only: str = "", target: str = "llvm") -> None:
 
 def serve() -> None:
     """Time calls as they are asked for: a line with a label, a line with seconds."""
-    known: dict[str, Callable[[], Any]] = {}
+    # asked for in the table's order, mostly: to look on from the last costs least
+    following, found = calls(), None
     for line in sys.stdin:
         label, _, count = line.strip().rpartition("\t")
-        if label not in known:
-            (found,) = (call for call in calls(label) if call.label == label)
-            known.clear()
-            known[label] = lambda found=found: run(found)  # type: ignore[misc]
-            known[label]()
+        if found is None or found.label != label:
+            found = next((call for call in following if call.label == label), None)
+            if found is None:
+                following = calls()
+                found = next(call for call in following if call.label == label)
+            run(found)
         times = int(count)
         start = time.perf_counter()
         for _ in range(times):
-            known[label]()
+            run(found)
         print((time.perf_counter() - start) / times, flush=True)
 
 

@@ -137,5 +137,7 @@ def fitted(id: str, value: Any, kind: str, name: str) -> Any:
         )
     least, most = _integers(name)
     if not least <= value <= most:
-        raise DTypeError(f"{id}: {value} is no {name}, which holds {least} to {most}")
+        raise DTypeError(
+            f"{id}: {value} is no value of {name}, which holds {least} to {most}"
+        )
     return value

@@ -133,7 +133,7 @@ class Operator:
         self.__doc__ = front.__doc__
         self.__name__ = id.rpartition(".")[2]
         self.__wrapped__ = front
-        self.module = front.__module__
+        self.module = front.__module__ or "__main__"  # none: made by exec()
         registry.register(self)
 
     def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:

@@ -68,7 +68,9 @@ def _batch(options: argparse.Namespace) -> int:
     result: dict[str, Any] = {}
 
     def note(number: int, case: Any) -> None:
-        (options.batch / "case").write_text(f"{number}\n{fuzzer.code(case)}")
+        following = options.batch / "next"
+        following.write_text(f"{number}\n{fuzzer.code(case)}")
+        following.replace(options.batch / "case")  # whole, whenever this is killed
 
     try:
         result["seen"] = fuzzing.search(

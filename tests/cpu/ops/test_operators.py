@@ -164,6 +164,12 @@ def test_operators_are_found_by_id_alias_and_place():
     assert find("tensorlang.ops.random:bits") is random.bits
 
 
+def test_an_operator_made_by_exec_stands_in_no_module():
+    scope: dict[str, object] = {}
+    exec("def definition(x): return x", scope)  # as in a notebook or a page's example
+    assert operator("test.executed")(scope["definition"]).module == "__main__"
+
+
 def test_a_family_stands_for_its_members():
     members = {op.id for op in select("threefry")}
     assert {"random.bits", "random.split", "random.normal", "nn.dropout"} <= members
