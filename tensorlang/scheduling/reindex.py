@@ -46,7 +46,7 @@ from tensorlang.scheduling.places import (
 )
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.regions import whole
-from tensorlang.scheduling.tiles import copy_over
+from tensorlang.scheduling.tiles import at_once, copy_over
 from tensorlang.scheduling.tree import (
     Path,
     block_of,
@@ -240,7 +240,9 @@ def _redirected(
             case Load(buffer=old) if reading and old in new:
                 return Load(new[old], axes)
             case Store(buffer=old) if not reading and old in new:
-                return dataclasses.replace(node, buffer=new[old], indices=axes)
+                return dataclasses.replace(
+                    node, buffer=new[old], indices=axes, hints=at_once(node)
+                )
             case Reduce(buffers=old) if not reading and old[0] in new:
                 held = tuple(new[buffer] for buffer in old)
                 return dataclasses.replace(node, buffers=held, indices=axes)

@@ -142,7 +142,8 @@ def retarget(
 ) -> N:
     """`node` with loads or stores of the buffers turned into ones of their tiles.
 
-    `move(dimension, index)` gives the index in the tile.
+    `move(dimension, index)` gives the index in the tile. What is stored in a tile is
+    there at once: nothing waits for a copy into it.
     """
 
     def moved(indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
@@ -157,6 +158,7 @@ def retarget(
                 given = {"buffer": tiles[buffer], "indices": moved(current.indices)}
             case Store(buffer=buffer) if writes and buffer in tiles:
                 given = {"buffer": tiles[buffer], "indices": moved(current.indices)}
+                given["hints"] = at_once(current)
             case Reduce(buffers=buffers) if writes and buffers[0] in tiles:
                 held = tuple(tiles[buffer] for buffer in buffers)
                 given = {"buffers": held, "indices": moved(current.indices)}
@@ -165,6 +167,11 @@ def retarget(
         return dataclasses.replace(current, **given)
 
     return visit(node)  # type: ignore[no-any-return]
+
+
+def at_once(store: Store) -> tuple[str, ...]:
+    """The hints of a store that is no asynchronous copy."""
+    return tuple(hint for hint in store.hints if hint != "async")
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,6 +149,15 @@ def test_a_double_buffer_has_no_races():
     assert "async" not in show(made)
 
 
+@pytest.mark.parametrize("block", ["t_copy", "t_copy_first"])
+def test_what_is_cached_is_no_copy_under_way(block, same_meaning):
+    made = Schedule(pipeline(SUMS, "k", 3))
+    loop = made.loops(block)[-1]
+    made.cache_write(block, "t", "global", loop)
+    for n in (1, 2, 3, 7):
+        same_meaning(SUMS, made.function, n=n)
+
+
 def test_a_loop_over_results_keeps_the_start_of_their_sums(same_meaning):
     func = parse("""
 def rows(x: f32[2, 2], y: Out[f32[2]]):
