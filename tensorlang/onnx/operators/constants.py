@@ -73,5 +73,6 @@ def triangle(input: Any, k: Number = 0, *, upper: bool) -> Any:
         raise ShapeError(f"of {input.shape}, the last two sizes have to be known")
     rows, columns = sizes
     checked_size(sizes, 1, "a mask")
-    mask = np.tri(rows, columns, int(k) - upper, bool)
+    diagonal = min(max(int(k), -rows), columns)
+    mask = np.tri(rows, columns, diagonal - upper, bool)
     return where(mask != upper, input, np.zeros((), dtype_in(input)))

@@ -50,6 +50,11 @@ SAME = [
     ((10, 13), f"{WHOLE} t = Transpose (w) y = Mod <fmod = 1> (w, t)"),
     ((10, 13), f"{WHOLE} t = Transpose (w) y = Mod (w, t)"),
     ((7, 13), f"{WHOLE} t = Transpose (w) y = Div (w, t)"),
+    *(
+        ((14,), f"k = Constant <value_int = {k}> () y = Trilu <upper = {upper}> (x, k)")
+        for k in (-(1 << 63), -1, 2, (1 << 63) - 1)
+        for upper in (0, 1)
+    ),
 ]
 REFUSED = [
     (
