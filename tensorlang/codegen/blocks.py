@@ -195,6 +195,9 @@ def _hoist(
     spatial = _variables([axis.value for axis in others])
     if spatial & reduced:
         return None
+    guard = spatial_guard(block, others, reduced)
+    asked = [stmt.cond for stmt in path if isinstance(stmt, If)]
+    needed = spatial | _variables(asked if guard is None else [*asked, guard])
     around: list[Stmt] = []
     for stmt in path:
         match stmt:
@@ -202,9 +205,9 @@ def _hoist(
                 if kind in ("parallel", "bound"):
                     return None
             case For(extent=extent) if not free_vars(extent) & reduced:
-                if stmt.var in spatial:
+                if stmt.var in needed:
                     around.append(stmt)
-            case Let(var=var) if var not in spatial:
+            case Let(var=var) if var not in needed:
                 continue
             case Alloc():
                 continue
@@ -214,7 +217,7 @@ def _hoist(
                 return None
     first = path[0]
     assert isinstance(first, For)
-    return Hoist(first, tuple(around), spatial_guard(block, others, reduced))
+    return Hoist(first, tuple(around), guard)
 
 
 def spatial_guard(

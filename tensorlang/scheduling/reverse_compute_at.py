@@ -59,7 +59,9 @@ def separate_tiles(place: Site, buffer: Buffer, part: Region) -> str | None:
     block = place.block
     loops = (*place.outer, *place.inner)
     axes = {axis.var: linear(axis.value) for axis in block.axes}
-    (update, *_) = (u for u in stored(block) if buffer in writes(u))
+    update = next((u for u in stored(block) if buffer in writes(u)), None)
+    if update is None:
+        return f"{called(block)} updates {buffer.name!r} by atomics, in any order"
     named = [
         axes[i] if isinstance(i, Var) and i in axes else None for i in update.indices
     ]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from tensorlang.codegen.blocks import remove_blocks
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.parser import parse
-from tensorlang.ir.visit import loops
+from tensorlang.ir.visit import free_vars, loops
 from tensorlang.scheduling.annotate import bind, vectorize
+from tensorlang.scheduling.atomic import atomic
 from tensorlang.scheduling.cache import cache_read
 from tensorlang.scheduling.cache_write import cache_write
 from tensorlang.scheduling.compute_at import compute_at
@@ -362,3 +364,35 @@ def chain(x: f32[1], y: Out[f32[n, 1]], *, n: i64):
         ScheduleError, match="'y' runs under n == 4 only, and block 't'"
     ):
         reverse_compute_at(func, "y", "i")
+
+
+def test_a_consumer_does_not_join_atomic_updates():
+    func = parse("""
+def chain(x: f32[3, 2], z: Out[f32[3]]):
+    y = alloc(f32[3])
+    for i in range(3):
+        for k in range(2):
+            with block("y", vi=spatial(3, i), vk=reduction(2, k)):
+                with init():
+                    pass
+                reduce(sum, y[vi], x[vi, vk])
+    for j in range(3):
+        with block("z", vj=spatial(3, j)):
+            z[vj] = y[vj]
+""")
+    with pytest.raises(ScheduleError, match="updates 'y' by atomics"):
+        reverse_compute_at(atomic(func, "y"), "z", "i")
+
+
+def test_a_start_is_guarded_by_loops_that_drive_no_axis():
+    func = parse("""
+def total(x: f32[4], y: Out[f32[1]]):
+    for k in range(4):
+        for j in range(3):
+            for i in range(2):
+                with block("y", vk=reduction(4, k), where=j * 2 + i < 1):
+                    reduce(sum, y[0], x[vk])
+""")
+    (start,) = [loop for loop in loops(remove_blocks(func)) if loop.var.name == "j"][:1]
+    assert {loop.var.name for loop in loops(start)} == {"j", "i"}
+    assert not free_vars(remove_blocks(func).body)
