@@ -1,13 +1,15 @@
 """The operator graph: programs of operators that are checked before there is data.
 
-from tensorlang import graph
-from tensorlang.ops import nn
+A program is made of symbolic tensors, and called with arrays:
 
-x = graph.input(graph.TensorSpec(("batch", 784)))
-w = graph.input((10, 784), "w")
-program = graph.Graph([x, w], nn.softmax(nn.dense(x, w)))
-print(program)
-y = program(images, weights)             # arrays: planned memory, bound kernels
+    from tensorlang import graph
+    from tensorlang.ops import nn
+
+    x = graph.input(graph.TensorSpec(("batch", 784)))
+    w = graph.input((10, 784), "w")
+    program = graph.Graph([x, w], nn.softmax(nn.dense(x, w)))
+    print(program)
+    y = program(images, weights)             # arrays: planned memory, bound kernels
 """
 
 from tensorlang.graph.autodiff import gradients

@@ -1,10 +1,10 @@
 """Our operators in JAX: functions with all their derivatives, under its transforms.
 
-from tensorlang.interop import jax as ours
+    from tensorlang.interop import jax as ours
 
-y = ours.gelu(ours.dense(x, w, b))
-y = ours.dropout(y, 0.5, key=key)        # a key of tensorlang.ops.random: used once
-blur = ours.register(my_blur)            # an operator of one's own
+    y = ours.gelu(ours.dense(x, w, b))
+    y = ours.dropout(y, 0.5, key=key)        # a key of tensorlang.ops.random: used once
+    blur = ours.register(my_blur)            # an operator of one's own
 
 The operators of `tensorlang.ops.nn` and `math` are here by their names. They run on the
 host, on JAX's own memory (DLPack) where it is there, and under `jit` through callbacks.

@@ -1,10 +1,10 @@
 """Our operators in PyTorch: `register` makes one a custom op, with all its derivatives.
 
-from tensorlang.interop import torch as ours
+    from tensorlang.interop import torch as ours
 
-y = ours.gelu(ours.dense(x, w, b))       # of the CPU or a GPU; y.sum().backward()
-y = ours.dropout(y, 0.5, key=key)        # a key of tensorlang.ops.random: used once
-blur = ours.register(my_blur)            # an operator of one's own
+    y = ours.gelu(ours.dense(x, w, b))       # of the CPU or a GPU; y.sum().backward()
+    y = ours.dropout(y, 0.5, key=key)        # a key of tensorlang.ops.random: used once
+    blur = ours.register(my_blur)            # an operator of one's own
 
 The operators of `tensorlang.ops.nn` and `math` are here by their names. All work under
 `torch.compile` and under `torch.func`: `grad`, `vmap`, `jvp` and what is made of them.

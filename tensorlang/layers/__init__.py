@@ -1,11 +1,13 @@
 """Layers that infer their shapes; models of them; training.
 
-from tensorlang.layers import Conv2D, Dense, Flatten, MaxPool2D, Model, Sequential
+All shapes follow from the input's:
 
-model = Model(Sequential(Conv2D(6, 5, "relu"), MaxPool2D(2), Flatten(), Dense(10)))
-model.compile(graph.TensorSpec(("batch", 1, 28, 28)))
-print(model.summary())
-model.fit(images, labels, epochs=3, batch=64)
+    from tensorlang.layers import Conv2D, Dense, Flatten, MaxPool2D, Model, Sequential
+
+    model = Model(Sequential(Conv2D(6, 5, "relu"), MaxPool2D(2), Flatten(), Dense(10)))
+    model.compile(graph.TensorSpec(("batch", 1, 28, 28)))
+    print(model.summary())
+    model.fit(images, labels, epochs=3, batch=64)
 """
 
 from tensorlang.layers import initializers, optimizers

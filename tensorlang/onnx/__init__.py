@@ -1,9 +1,11 @@
 """Programs as ONNX files: written in plain opset 18, and strangers' files read.
 
-from tensorlang import onnx
+Both ways are one call:
 
-onnx.save(network, "net.onnx")           # what layers.Model.save calls
-program = onnx.load("net.onnx")          # a function of symbolic tensors, as layers are
+    from tensorlang import onnx
+
+    onnx.save(network, "net.onnx")       # what layers.Model.save calls
+    program = onnx.load("net.onnx")      # a function of symbolic tensors, as a layer
 """
 
 from tensorlang.onnx.files import read, written_whole
