@@ -82,8 +82,10 @@ bench-gpu-pack:  ## what such a machine lacks, into WHEELS [FOR=3.12 SKIP=numpy,
 	@test -n "$(WHEELS)" || { echo "name a folder for the packages: make bench-gpu-pack WHEELS=folder"; exit 2; }
 	@$(GPU_PYTHON) -m benchmarks.gpu.pack "$(WHEELS)" $(if $(FOR),--python $(FOR)) --skip "$(SKIP)"
 
-docs: setup  ## write the pages of docs/ that are generated
-	$(BIN)/tlang docs --out docs
+docs:  ## the site, of docs/ and docstrings, into build/site (installs Sphinx)
+	$(MAKE) setup EXTRAS=docs
+	rm -rf docs/operators build/site
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --jobs auto docs build/site
 
 clean:  ## remove what these targets made
-	rm -rf build $(VENV) $(LOWEST)
+	rm -rf build docs/operators $(VENV) $(LOWEST)

@@ -34,7 +34,6 @@ COMMANDS: Final = {
     "verify": "Check operators: known answers, and kernels against the interpreter.",
     "bench": "Measure an operator beside what people would use instead.",
     "records": "List, explain, merge, export, verify and remove tuning records.",
-    "docs": "Write the generated pages of the documentation.",
 }
 # where every kind of mistake on a command line begins, in any version of typer
 _USAGE_ERROR = cast("type[Exception]", typer.BadParameter.__mro__[2])

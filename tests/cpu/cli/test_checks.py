@@ -1,4 +1,4 @@
-"""`tlang verify`, `bench`, `ops`, `targets` and `docs`."""
+"""`tlang verify`, `bench`, `ops` and `targets`."""
 
 from __future__ import annotations
 
@@ -110,38 +110,6 @@ def test_targets_say_what_is_here_and_how_to_get_the_rest(tlang):
     assert targets.host().fingerprint in said
     assert f"threads      {targets.host().threads}" in said
     assert "cuda: missing" in said
-
-
-def test_docs_have_a_page_an_operator_and_are_the_same_twice(tlang, tmp_path):
-    first, second = tmp_path / "first", tmp_path / "second"
-    (first / "operators").mkdir(parents=True)
-    (first / "operators" / "random.gone.md").write_text("an operator that is no more")
-    for folder in (first, second):
-        assert tlang("docs", "--out", folder).exit_code == 0
-    pages = {p.relative_to(first): p.read_bytes() for p in first.rglob("*.md")}
-    assert pages == {
-        p.relative_to(second): p.read_bytes() for p in second.rglob("*.md")
-    }
-    names = {path.stem for path in (first / "operators").iterdir()}
-    known = {op.id for op in operators() if op.module.startswith("tensorlang.")}
-    assert names == known
-    assert_pages_tell_what_an_operator_is(first)
-
-
-def assert_pages_tell_what_an_operator_is(folder):
-    dense = (folder / "operators" / "nn.dense.md").read_text()
-    assert "| `direct` | as its sums in any order: (16 + 4 sqrt(terms))" in dense
-    page = (folder / "operators" / "random.uniform.md").read_text()
-    assert page.startswith("# random.uniform\n")
-    assert "random.uniform(key, shape=(), dtype='float32', minval=0.0" in page
-    assert "* `key`: Consumed" in page
-    assert "| `lanes` | one of 8, 16," in page
-    assert "| bytes written | `n * 4` |" in page
-    assert "def random_uniform(key: u32[2]" in page
-    cli = (folder / "cli.md").read_text()
-    assert "| `--budget TIME` |" in cli
-    assert "### tlang records explain" in cli
-    assert "`random.bernoulli` | f32 to bool" in (folder / "dtypes.md").read_text()
 
 
 def test_types_that_operators_declare_are_those_they_draw():

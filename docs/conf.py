@@ -1,0 +1,51 @@
+"""How Sphinx builds the site; `make docs` runs it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from unittest.mock import MagicMock
+
+import tensorlang
+
+sys.path.insert(0, str(Path(__file__).with_name("extension")))
+
+project = "tensorlang"
+version = release = tensorlang.__version__
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "myst_parser",
+    "matplotlib.sphinxext.plot_directive",
+    "site_hooks",
+]
+exclude_patterns = templates_path = ["templates"]
+nitpicky = True  # an unknown reference is a warning, and `make docs` fails for one
+suppress_warnings = ["config.cache"]  # what templates call is not cached
+default_role = "py:obj"  # `name` in a docstring is a link where it is a public name
+myst_heading_anchors = 3
+
+html_theme = "pydata_sphinx_theme"
+html_title = f"tensorlang {version}"
+html_theme_options = {"show_toc_level": 2}
+html_copy_source = False
+html_show_sourcelink = False
+
+# the operators' pages: one a public name, from `templates/operator.rst`
+autosummary_ignore_module_all = False
+autosummary_imported_members = True
+
+autodoc_default_options = {"members": True}
+autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
+autodoc_typehints_format = "short"
+
+# `tensorlang.interop` is documented without what it belongs to
+autodoc_mock_imports = ["torch"]
+_JAX = ("jax", "jax.extend", "jax.extend.core", "jax.interpreters")
+sys.modules |= dict.fromkeys(_JAX, MagicMock())
+
+plot_formats = ["svg"]
+plot_html_show_formats = False
+plot_html_show_source_link = False
+plot_rcparams = {"svg.fonttype": "none"}

@@ -1,0 +1,107 @@
+"""What the site tells of operators beyond their docstrings, from the operators."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, Final
+
+import roofline
+
+from tensorlang.errors import OperatorError
+from tensorlang.ir import show
+from tensorlang.ops import Operator, building, find, operators
+from tensorlang.scheduling import Knobs
+from tensorlang.targets import Target
+from tensorlang.tuner.tolerance import reassociation
+
+# pages must not depend on the machine that builds them
+TARGET: Final = Target(device="a CPU with vectors of 256 bits")
+
+
+def operator(fullname: str) -> Operator | None:
+    """The operator at `tensorlang.ops.<id>`; None where something else stands there."""
+    try:
+        return find(fullname.removeprefix("tensorlang.ops."))
+    except OperatorError:
+        return None
+
+
+def tolerance(op: Operator, algorithm: str) -> str:
+    """The error that an algorithm is allowed against the reference."""
+    usual = op.workload()
+    if allowed := op.algorithms[algorithm].tolerance:
+        return f"{allowed:g}"
+    if reassociation(op.function(usual), op.sizes(usual)):
+        return "as its sums in any order: (16 + 4 sqrt(terms)) machine epsilons"
+    return "exact: equal bits"
+
+
+def costs(op: Operator) -> dict[str, str]:
+    """What one call costs, as expressions in the symbolic sizes."""
+    cost = op.cost()
+    counts = {
+        "floating-point operations": cost.float_ops,
+        "integer operations": cost.integer_ops,
+        "bytes read": cost.bytes_read,
+        "bytes written": cost.bytes_written,
+    }
+    return {name: show(count) for name, count in counts.items()}
+
+
+def knobs(op: Operator, algorithm: str) -> Knobs | str:
+    """The knobs of an algorithm's schedule, or why there are none."""
+    usual = op.workload()
+    if not op.algorithms[algorithm].serves(usual):
+        return "serves other workloads than the usual one."
+    if not building.schedules(op, algorithm, TARGET):
+        return "has no schedule of its own and no knobs."
+    found = Knobs()
+    building.schedule(op, usual, TARGET, algorithm, found)
+    return found if found.domains else "has no knobs."
+
+
+@cache
+def conversions(op: Operator) -> tuple[str, ...]:
+    """The element types that an operator takes, each with what comes out."""
+    return tuple(_conversion(op, dtype) for dtype in op.dtypes)
+
+
+def _conversion(op: Operator, dtype: str) -> str:
+    results = ", ".join(str(result) for result in _results(op, dtype))
+    return dtype if results == dtype else f"{dtype} to {results}"
+
+
+def _results(op: Operator, dtype: str) -> list[Any]:
+    usual = op.workload()
+    extra: dict[str, Any] = {}
+    if "impl" in usual.named and dtype == "u64" and not op.id.endswith("bits"):
+        extra = {"impl": "threefry2x64"}  # keys of 64-bit words
+    # arrays of the type that it stands for have it; indices and conditions do not
+    usual_type = next((t for t in reversed(usual.dtypes) if t in op.dtypes), None)
+    replaced = usual_type or usual.dtypes[0]
+    dtypes = tuple(dtype if t == replaced else t for t in usual.dtypes)
+    function = op.function(op.workload(dtypes=dtypes, **extra))
+    return [p.buffer.dtype for p in function.params if p.role != "in"]
+
+
+def element_types() -> str:
+    """A table in Markdown: what each operator takes and gives."""
+    rows = [
+        f"| `{op.id}` | {'; '.join(conversions(op))} |"
+        for op in operators()
+        if op.module.startswith("tensorlang.")
+    ]
+    return "\n".join(["| operator | takes and gives |", "|---|---|", *rows])
+
+
+# what `_templates/operator.rst` calls
+CONTEXT: Final = {
+    "conversions": conversions,
+    "costs": costs,
+    "knobs": knobs,
+    "operator": operator,
+    "measured": roofline.measured,
+    "show": show,
+    "target": TARGET,
+    "tolerance": tolerance,
+}

@@ -1,0 +1,87 @@
+"""What Sphinx is told beyond its settings: how docstrings and operators are read."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from command_line import commands
+from docstrings import literal_blocks
+from operator_pages import CONTEXT, element_types
+from sphinx.ext.napoleon.docstring import GoogleDocstring
+from sphinx.util.docutils import SphinxDirective
+
+from tensorlang.ops import Operator
+from tensorlang.scheduling import PRIMITIVES
+
+if TYPE_CHECKING:
+    from docutils.nodes import Element, Node
+    from sphinx.application import Sphinx
+    from sphinx.environment import BuildEnvironment
+
+
+def docstring(
+    _app: Sphinx, what: Any, name: str, obj: Any, _opts: Any, lines: list[str]
+) -> None:
+    """Google's sections as fields.
+
+    Napoleon would be an extension of its own, but that takes what stands before a colon
+    in an attribute's docstring for its type.
+    """
+    what = "object" if what in {"attribute", "data", "property"} else what
+    text = list(literal_blocks(lines))
+    lines[:] = GoogleDocstring(text, what=what, name=name, obj=obj).lines()
+
+
+def signature(
+    _app: Sphinx, what: str, _name: str, obj: Any, *_: Any
+) -> tuple[str, None] | None:
+    """Names and defaults of an operator: its types are in the text, and many."""
+    if not (what == "function" and isinstance(obj, Operator)):
+        return None
+    found = inspect.signature(obj)
+    bare = [p.replace(annotation=p.empty) for p in found.parameters.values()]
+    return str(found.replace(parameters=bare, return_annotation=found.empty)), None
+
+
+def unknown(app: Sphinx, env: BuildEnvironment, node: Element, text: Element) -> Any:
+    """What docstrings and signatures name: an operator's id, or text without a page.
+
+    References that are written as such have to lead somewhere.
+    """
+    if "refwarn" in node and node["reftype"] != "obj":
+        return None
+    domain, name = env.domains.python_domain, f"tensorlang.ops.{node['reftarget']}"
+    page = node["refdoc"]
+    return domain.resolve_xref(env, page, app.builder, "obj", name, node, text) or text
+
+
+def primitives() -> str:
+    """Every schedule primitive, with the loops before and after."""
+    functions = [PRIMITIVES[name] for name in sorted(PRIMITIVES)]
+    return "\n".join(
+        f".. autofunction:: {f.__module__}.{f.__name__}" for f in functions
+    )
+
+
+def text_of(write: Callable[[], str]) -> type[SphinxDirective]:
+    """A directive for what a function writes, in the markup of its page."""
+
+    class Text(SphinxDirective):
+        def run(self) -> list[Node]:
+            return self.parse_text_to_nodes(write(), allow_section_headings=True)
+
+    return Text
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Add what templates call, directives of generated parts, and how docs are read."""
+    app.config.autosummary_context.update(CONTEXT)
+    app.connect("autodoc-process-docstring", docstring)
+    app.connect("autodoc-process-signature", signature)
+    app.connect("missing-reference", unknown)
+    app.add_directive("command-line", text_of(commands))
+    app.add_directive("element-types", text_of(element_types))
+    app.add_directive("primitives", text_of(primitives))
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,143 @@
+"""What the site is made of; `make docs` builds it, and fails for what is unknown."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+
+import jinja2
+import pytest
+
+from tensorlang.ops import find
+
+ROOT = Path(__file__).parents[3]
+DOCS = ROOT / "docs"
+PACKAGES = [f"tensorlang.ops.{name}" for name in ("math", "nn", "optim", "random")]
+
+
+@pytest.fixture(autouse=True)
+def extension(monkeypatch):
+    monkeypatch.syspath_prepend(DOCS / "extension")
+
+
+def page(fullname, objtype="data"):
+    """A page as Sphinx's autosummary fills it in."""
+    from operator_pages import CONTEXT
+
+    sphinx = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(DOCS / "templates"),
+        undefined=jinja2.StrictUndefined,
+        autoescape=False,
+    )
+    sphinx.filters["underline"] = lambda title: f"{title}\n{'=' * len(title)}"
+    sphinx.filters["escape"] = str
+    module, _, name = fullname.rpartition(".")
+    return sphinx.get_template("operator.rst").render(
+        CONTEXT, fullname=fullname, module=module, objname=name, objtype=objtype
+    )
+
+
+def test_a_page_tells_what_an_operator_is():
+    text = page("tensorlang.ops.random.uniform")
+    assert text.startswith("random.uniform\n==============\n")
+    assert ".. currentmodule:: tensorlang.ops.random" in text
+    assert ".. autofunction:: uniform\n" in text
+    assert ":element types: f16; bf16; f32; f64\n" in text
+    assert ":attributes: ``batch=False`` " in text
+    assert "   * - ``direct``\n     - exact: equal bits\n" in text
+    assert "   * - bytes written\n     - ``n * 4``\n" in text
+    assert "   * - ``lanes``\n     - one of 8, 16," in text
+    assert "    def random_uniform(key: u32[2]" in text
+
+
+def test_a_page_tells_tolerances_and_schedules_of_every_algorithm():
+    text = page("tensorlang.ops.nn.conv2d")
+    listed = re.findall(r"^   \* - ``(\w+)``\n     - (.*)$", text, re.MULTILINE)
+    assert {name for name, _ in listed} >= set(find("nn.conv2d").algorithms)
+    assert dict(listed)["direct"].startswith("as its sums in any order: (16 + 4 sqrt")
+    for name in find("nn.conv2d").algorithms:
+        assert re.search(rf"^(Of )?``{name}``[ ,]", text, re.MULTILINE)
+
+
+def test_a_page_shows_measured_kernels_where_there_are_some():
+    from roofline import measured
+
+    drawn = '   from roofline import draw\n   draw("nn.dense")\n'
+    text = page("tensorlang.ops.nn.dense")
+    assert drawn in text
+    assert ".. plot::" not in page("tensorlang.ops.math.add_grad")
+    counted, points = measured("nn.dense")
+    assert counted == "floating"
+    assert f"   * - {points[0].work}\n     - {points[0].run['threads']}\n" in text
+    for point in points:
+        limits = point.run["limits"]
+        assert 0 < point.rate * 1e9 < 3 * limits["fma"]  # bf16: twice
+
+
+def test_a_picture_has_a_roof_a_number_of_threads_and_a_mark_a_kernel():
+    pyplot = pytest.importorskip("matplotlib.pyplot", reason="matplotlib is missing")
+    import roofline
+
+    pyplot.switch_backend("svg")
+    roofline.draw("random.bits")
+    (axes,) = pyplot.gcf().axes
+    _, points = roofline.measured("random.bits")
+    threads = {point.run["threads"] for point in points}
+    assert len(axes.lines) == len(threads) + len(points)
+    assert axes.get_xlabel() == "integer operations a byte that has to move"
+    pyplot.close()
+
+
+def test_other_public_names_have_pages_of_their_kind():
+    assert page("tensorlang.ops.random.key", "function").startswith("random.key\n")
+    text = page("tensorlang.ops.nn.PackedWeight", "class")
+    assert ".. autoclass:: PackedWeight" in text
+    assert "Algorithms" not in text
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_public_operators_are_found_by_where_they_stand(package):
+    from operator_pages import operator
+
+    module = importlib.import_module(package)
+    for name in module.__all__:
+        held = getattr(module, name)
+        assert held.__doc__, f"{package}.{name} has no docstring"
+        found = operator(f"{package}.{name}")
+        assert (found is held) if hasattr(held, "algorithms") else found is None
+
+
+def test_types_tell_what_comes_out():
+    from operator_pages import conversions
+
+    assert conversions(find("random.bernoulli")) == ("f32 to bool",)
+    assert conversions(find("nn.relu"))[:2] == ("f32", "bf16")
+    assert "i8 to i64" in conversions(find("math.cumsum"))
+
+
+def test_every_command_is_documented():
+    from command_line import commands
+
+    from tensorlang.cli.app import COMMANDS
+
+    text = commands()
+    for name in COMMANDS:
+        assert f"\n## `tlang {name}`\n" in f"\n{text}"
+    assert "\n### `tlang records explain`\n" in text
+    assert "\n* `--budget TIME`: " in text
+    assert "\nWith `--compile-only` nothing is run" in text
+
+
+def test_indented_code_is_a_literal_block():
+    from docstrings import literal_blocks
+
+    before, after = "A sum:\n\n", "    y = x\n\n      + 1\n\nOf:\n    x: An array.\n"
+    made = list(literal_blocks((before + after).split("\n")))
+    assert made == (before + "::\n\n" + after).split("\n")
+
+
+@pytest.mark.parametrize("file", ["README.md", "CHANGELOG.md"])
+def test_links_outside_of_the_site_lead_somewhere(file):
+    targets = re.findall(r"\]\(([^)#:]+)[)#]", (ROOT / file).read_text("utf-8"))
+    assert [name for name in targets if not (ROOT / name).exists()] == []
