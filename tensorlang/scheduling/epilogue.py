@@ -26,6 +26,7 @@ from tensorlang.ir.nodes import (
 )
 from tensorlang.ir.visit import (
     allocations,
+    free_vars,
     fresh,
     names,
     reads,
@@ -40,7 +41,7 @@ from tensorlang.scheduling.guarding import read_indices
 from tensorlang.scheduling.inline import dropped, only_written_by, users_of
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.linear import linear
-from tensorlang.scheduling.places import extents, touches, whole_axes
+from tensorlang.scheduling.places import extents, stored, touches, whole_axes
 from tensorlang.scheduling.tree import (
     Path,
     actions,
@@ -142,8 +143,21 @@ def _visits_all(user: Block, buffer: Buffer) -> bool:
             and ends
             and spatial
             and set(indices) == set(sizes)
+            and _stores_apart(user)
         )
     return False
+
+
+def _stores_apart(user: Block) -> bool:
+    """Whether each instance stores in places of its own, so that any may come first.
+
+    Of a ring that a loop fetches ahead into, all stages go to one place.
+    """
+    moving = {axis.var for axis in user.axes if constant(axis.extent) != 1}
+    return all(
+        moving <= frozenset().union(*map(free_vars, update.indices))
+        for update in stored(user)
+    )
 
 
 @legality("an epilogue can run as soon as its element is made")

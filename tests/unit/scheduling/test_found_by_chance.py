@@ -18,6 +18,7 @@ from tensorlang.scheduling.legality import disabled
 from tensorlang.scheduling.loops import fuse, split
 from tensorlang.scheduling.memory import set_scope
 from tensorlang.scheduling.partition import partition, specialize
+from tensorlang.scheduling.pipeline import double_buffer
 from tensorlang.scheduling.reduction import decompose_reduction
 from tensorlang.scheduling.reindex import reindex
 from tensorlang.scheduling.reverse_compute_at import reverse_compute_at
@@ -396,3 +397,20 @@ def total(x: f32[4], y: Out[f32[1]]):
     (start,) = [loop for loop in loops(remove_blocks(func)) if loop.var.name == "j"][:1]
     assert {loop.var.name for loop in loops(start)} == {"j", "i"}
     assert not free_vars(remove_blocks(func).body)
+
+
+def test_stages_that_go_to_one_place_are_no_epilogue_of_what_fills_them():
+    func = parse("""
+def chain(x: f32[4], y: Out[f32[1]]):
+    for k in range(4):
+        t = alloc(f32[1])
+        with block("t", vk=spatial(4, k)):
+            t[0] = x[vk]
+        u = alloc(f32[1])
+        with block("u"):
+            u[0] = t[0]
+        with block("y", vk_1=reduction(4, k)):
+            reduce(sum, y[0], u[0] * u[0])
+""")
+    with pytest.raises(ScheduleError, match="does not go over all of 't'"):
+        inline(double_buffer(func, "k"), "u", reverse=True)
