@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 from typing import Any, Final
 
+import jinja2
 import roofline
 
 from tensorlang.errors import OperatorError
@@ -94,14 +96,22 @@ def element_types() -> str:
     return "\n".join(["| operator | takes and gives |", "|---|---|", *rows])
 
 
-# what `_templates/operator.rst` calls
-CONTEXT: Final = {
+_TEMPLATES: Final = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(Path(__file__).parents[1] / "templates"),
+    undefined=jinja2.StrictUndefined,
+    autoescape=False,  # noqa: S701 - what it writes is not HTML
+)
+_TEMPLATES.globals |= {
     "conversions": conversions,
     "costs": costs,
     "knobs": knobs,
-    "operator": operator,
     "measured": roofline.measured,
     "show": show,
     "target": TARGET,
     "tolerance": tolerance,
 }
+
+
+def facts(name: str) -> str:
+    """What stands below an operator's docstring, in reStructuredText."""
+    return _TEMPLATES.get_template("facts.rst").render(op=find(name))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from command_line import commands
 from docstrings import literal_blocks
-from operator_pages import CONTEXT, element_types
+from operator_pages import element_types, facts, operator
 from sphinx.ext.napoleon.docstring import GoogleDocstring
 from sphinx.util.docutils import SphinxDirective
 
@@ -65,23 +65,27 @@ def primitives() -> str:
     )
 
 
-def text_of(write: Callable[[], str]) -> type[SphinxDirective]:
+def text_of(write: Callable[..., str]) -> type[SphinxDirective]:
     """A directive for what a function writes, in the markup of its page."""
 
     class Text(SphinxDirective):
+        optional_arguments = 1
+
         def run(self) -> list[Node]:
-            return self.parse_text_to_nodes(write(), allow_section_headings=True)
+            text = write(*self.arguments)
+            return self.parse_text_to_nodes(text, allow_section_headings=True)
 
     return Text
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Add what templates call, directives of generated parts, and how docs are read."""
-    app.config.autosummary_context.update(CONTEXT)
+    app.config.autosummary_context["operator"] = operator
     app.connect("autodoc-process-docstring", docstring)
     app.connect("autodoc-process-signature", signature)
     app.connect("missing-reference", unknown)
     app.add_directive("command-line", text_of(commands))
     app.add_directive("element-types", text_of(element_types))
+    app.add_directive("operator-facts", text_of(facts))
     app.add_directive("primitives", text_of(primitives))
     return {"parallel_read_safe": True, "parallel_write_safe": True}
