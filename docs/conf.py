@@ -31,10 +31,6 @@ html_theme_options = {"show_toc_level": 2}
 html_copy_source = False
 html_show_sourcelink = False
 
-# the operators' pages: one a public name, from `templates/operator.rst`
-autosummary_ignore_module_all = False
-autosummary_imported_members = True
-
 autodoc_default_options = {"members": True}
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True

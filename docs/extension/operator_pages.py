@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final
 
 import jinja2
@@ -11,10 +14,12 @@ import roofline
 
 from tensorlang.errors import OperatorError
 from tensorlang.ir import show
+from tensorlang.ir.cost import cost
 from tensorlang.ops import Operator, building, find, operators
 from tensorlang.scheduling import Knobs
 from tensorlang.targets import Target
 from tensorlang.tuner.tolerance import reassociation
+from tensorlang.workload import Workload, attributes_of
 
 # pages must not depend on the machine that builds them
 TARGET: Final = Target(device="a CPU with vectors of 256 bits")
@@ -28,37 +33,57 @@ def operator(fullname: str) -> Operator | None:
         return None
 
 
+def public(package: str) -> list[str]:
+    """The names that a package offers: operators, functions and classes of ours."""
+    module = import_module(package)
+    ids = {op.id.rpartition(".")[2] for op in operators()}
+    values = {n: getattr(module, n, None) for n in sorted({*ids, *dir(module)})}
+    return [
+        name
+        for name, value in values.items()
+        if name[0] != "_"
+        and (isinstance(value, Operator) or _home(value).startswith("tensorlang.ops."))
+    ]
+
+
+def _home(value: object) -> str:
+    return "" if isinstance(value, ModuleType) else getattr(value, "__module__", "")
+
+
+def usual(op: Operator) -> Workload:
+    """The workload that stands for an operator."""
+    return op.default or op.workload()
+
+
 def tolerance(op: Operator, algorithm: str) -> str:
     """The error that an algorithm is allowed against the reference."""
-    usual = op.workload()
     if allowed := op.algorithms[algorithm].tolerance:
         return f"{allowed:g}"
-    if reassociation(op.function(usual), op.sizes(usual)):
+    if reassociation(op.function(usual(op)), op.sizes(usual(op))):
         return "as its sums in any order: (16 + 4 sqrt(terms)) machine epsilons"
     return "exact: equal bits"
 
 
 def costs(op: Operator) -> dict[str, str]:
     """What one call costs, as expressions in the symbolic sizes."""
-    cost = op.cost()
+    counted = cost(op.function(usual(op)))
     counts = {
-        "floating-point operations": cost.float_ops,
-        "integer operations": cost.integer_ops,
-        "bytes read": cost.bytes_read,
-        "bytes written": cost.bytes_written,
+        "floating-point operations": counted.float_ops,
+        "integer operations": counted.integer_ops,
+        "bytes read": counted.bytes_read,
+        "bytes written": counted.bytes_written,
     }
     return {name: show(count) for name, count in counts.items()}
 
 
 def knobs(op: Operator, algorithm: str) -> Knobs | str:
     """The knobs of an algorithm's schedule, or why there are none."""
-    usual = op.workload()
-    if not op.algorithms[algorithm].serves(usual):
+    if not op.algorithms[algorithm].serves(usual(op)):
         return "serves other workloads than the usual one."
     if not building.schedules(op, algorithm, TARGET):
         return "has no schedule of its own and no knobs."
     found = Knobs()
-    building.schedule(op, usual, TARGET, algorithm, found)
+    building.schedule(op, usual(op), TARGET, algorithm, found)
     return found if found.domains else "has no knobs."
 
 
@@ -74,15 +99,16 @@ def _conversion(op: Operator, dtype: str) -> str:
 
 
 def _results(op: Operator, dtype: str) -> list[Any]:
-    usual = op.workload()
+    default = usual(op)
     extra: dict[str, Any] = {}
-    if "impl" in usual.named and dtype == "u64" and not op.id.endswith("bits"):
+    if "impl" in default.named and dtype == "u64" and not op.id.endswith("bits"):
         extra = {"impl": "threefry2x64"}  # keys of 64-bit words
     # arrays of the type that it stands for have it; indices and conditions do not
-    usual_type = next((t for t in reversed(usual.dtypes) if t in op.dtypes), None)
-    replaced = usual_type or usual.dtypes[0]
-    dtypes = tuple(dtype if t == replaced else t for t in usual.dtypes)
-    function = op.function(op.workload(dtypes=dtypes, **extra))
+    usual_type = next((t for t in reversed(default.dtypes) if t in op.dtypes), None)
+    replaced = usual_type or default.dtypes[0]
+    dtypes = tuple(dtype if t == replaced else t for t in default.dtypes)
+    attributes = attributes_of(default.named | extra)
+    function = op.function(replace(default, dtypes=dtypes, attributes=attributes))
     return [p.buffer.dtype for p in function.params if p.role != "in"]
 
 
@@ -109,6 +135,7 @@ _TEMPLATES.globals |= {
     "show": show,
     "target": TARGET,
     "tolerance": tolerance,
+    "usual": usual,
 }
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from command_line import commands
 from docstrings import literal_blocks
-from operator_pages import element_types, facts, operator
+from operator_pages import element_types, facts, operator, public
 from sphinx.ext.napoleon.docstring import GoogleDocstring
 from sphinx.util.docutils import SphinxDirective
 
@@ -80,7 +80,7 @@ def text_of(write: Callable[..., str]) -> type[SphinxDirective]:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Add what templates call, directives of generated parts, and how docs are read."""
-    app.config.autosummary_context["operator"] = operator
+    app.config.autosummary_context |= {"operator": operator, "public": public}
     app.connect("autodoc-process-docstring", docstring)
     app.connect("autodoc-process-signature", signature)
     app.connect("missing-reference", unknown)
