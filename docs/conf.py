@@ -33,7 +33,6 @@ html_show_sourcelink = False
 
 autodoc_default_options = {"members": True}
 autodoc_member_order = "bysource"
-autodoc_preserve_defaults = True
 autodoc_typehints_format = "short"
 
 # `tensorlang.interop` is documented without what it belongs to

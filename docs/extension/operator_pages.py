@@ -42,7 +42,7 @@ def public(package: str) -> list[str]:
         name
         for name, value in values.items()
         if name[0] != "_"
-        and (isinstance(value, Operator) or _home(value).startswith("tensorlang.ops."))
+        and (isinstance(value, Operator) or _home(value).startswith(f"{package}."))
     ]
 
 
