@@ -26,19 +26,24 @@ def _numbers(value: Any) -> bool:
     return isinstance(value, (list, tuple)) and all(map(_number, value))
 
 
+def _names(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and all(map(_name, value))
+
+
 def _factors(value: Any) -> bool:
     given = value if isinstance(value, (list, tuple)) else [value]
     return all(_number(item) for item in given if item is not None) and given != [None]
 
 
 # annotation of a primitive's parameter -> (what fits, how to say it)
-_WANTED: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
+WANTED: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
     "str": (_name, "a name"),
     "str | None": (lambda value: value is None or _name(value), "a name or None"),
     "int": (_number, "a whole number"),
     "bool": (lambda value: isinstance(value, bool), "True or False"),
     "Factors": (_factors, "a whole number, or a list of them with one None"),
     "Sequence[int]": (_numbers, "a list of whole numbers"),
+    "Sequence[str]": (_names, "a list of names"),
     "Term": (lambda value: _name(value) or _number(value), "a number or an expression"),
     "Layout": (_name, "an index map such as 'lambda i, j: (j, i)'"),
 }
@@ -48,7 +53,7 @@ def misfits(form: Signature, given: BoundArguments) -> Iterator[str]:
     """A complaint for each argument that its parameter's annotation excludes."""
     for name, value in given.arguments.items():
         parameter = form.parameters[name]
-        fits, wanted = _WANTED.get(str(parameter.annotation), (None, ""))
+        fits, wanted = WANTED.get(str(parameter.annotation), (None, ""))
         several = parameter.kind is Parameter.VAR_POSITIONAL
         for item in value if several else (value,):
             if fits is not None and not fits(item):

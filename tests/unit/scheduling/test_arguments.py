@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any
 
 import pytest
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir import compute, function, placeholder
-from tensorlang.scheduling import Schedule
+from tensorlang.scheduling import PRIMITIVES, Schedule
+from tensorlang.scheduling.arguments import WANTED
 
 ODD: list[tuple[str, tuple[Any, ...]]] = [
     ("vectorize", (None,)),
@@ -26,6 +28,8 @@ ODD: list[tuple[str, tuple[Any, ...]]] = [
     ("partition", ("i", 1.5)),
     ("cache_read", ("y", "x", 1)),
     ("transform_layout", ("y", 3)),
+    ("fuse_axes", ("y", -1)),
+    ("fuse_axes", ("y", ["i", 2])),
 ]
 
 
@@ -37,3 +41,12 @@ def test_an_odd_argument_is_refused(name: str, given: tuple[Any, ...]) -> None:
     with pytest.raises(ScheduleError):
         getattr(s, name)(*given)
     assert s.function == before
+
+
+def test_every_parameter_of_a_primitive_is_checked() -> None:
+    kinds = {
+        str(parameter.annotation)
+        for primitive in PRIMITIVES.values()
+        for parameter in list(signature(primitive).parameters.values())[1:]
+    }
+    assert kinds <= WANTED.keys()
