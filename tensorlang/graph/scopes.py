@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from tensorlang.graph.values import Node
 
-_OWN: Final = ("tensorlang.", "contextlib.")
+# whose lines say nothing of where an operator was applied
+_OWN: Final = ("tensorlang.", "contextlib.", "torch.", "jax.")
 
 
 @dataclass(slots=True, eq=False)
@@ -76,7 +77,7 @@ def path() -> str:
 
 
 def outside() -> str:
-    """File and line of the nearest caller that is not tensorlang's own."""
+    """File and line of the nearest caller that is no library of this kind."""
     frame: Any = _getframe(1)
     while frame.f_back and f"{frame.f_globals.get('__name__', '')}.".startswith(_OWN):
         frame = frame.f_back
