@@ -5,7 +5,17 @@
 Importing it compiles nothing and loads no compiler.
 """
 
-from tensorlang.ops.operator import Operator, algorithm, operator
+from tensorlang.ops.definition import algorithm, operator
+from tensorlang.ops.elementwise import elementwise
+from tensorlang.ops.operator import Operator
 from tensorlang.ops.registry import find, operators, select
 
-__all__ = ["Operator", "algorithm", "find", "operator", "operators", "select"]
+__all__ = [
+    "Operator",
+    "algorithm",
+    "elementwise",
+    "find",
+    "operator",
+    "operators",
+    "select",
+]

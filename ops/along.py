@@ -75,10 +75,11 @@ class Rows:
     @property
     def length(self) -> Expr:
         """The number of elements in a row."""
-        first, *others = (self.array.shape[dim] for dim in self.dims)
+        whole: Expr
+        whole, *others = (self.array.shape[dim] for dim in self.dims)
         for extent in others:
-            first = first * extent
-        return first
+            whole = whole * extent
+        return whole
 
     def of(self, at: Index) -> Index:
         """The index of an element's row."""

@@ -15,6 +15,8 @@ from tensorlang.errors import (
     ShapeError,
     TensorlangError,
 )
+from tensorlang.ops.definition import Definition
+from tensorlang.ops.tensors import TensorOperator
 
 if TYPE_CHECKING:
     from tensorlang.ops.operator import Operator, Shapes
@@ -48,12 +50,12 @@ def asked(
         OperatorError: the operator is not defined for this workload.
     """
     given, kinds = checked_shapes(shapes), _checked_dtypes(dtypes)
-    planned = bool(given) and _plans(op)
+    planned = bool(given) and _judges_shapes(op)
     usual = op.default.shapes if op.default else ()
     if given and usual and not planned:
         _same_count(op, usual, given)
     _allowed(op, kinds, len(given or usual))
-    named = _checked_attributes(op, attributes or {}, planned)
+    named = _checked_attributes(op, attributes or {}, planned=planned)
     try:
         found = op.workload(*given, dtypes=kinds, threads=threads, **named)
         op.function(found)
@@ -62,7 +64,7 @@ def asked(
             raise type(problem)(f"{problem}; give {shapes_by}") from None
         raise
     except Exception as problem:  # a definition of a user's may raise anything
-        if planned:
+        if planned and usual:
             _same_count(op, usual, given)
         raise OperatorError(
             f"{op.id} of {_told(given, named)} cannot be defined: "
@@ -117,21 +119,23 @@ def _checked_dtypes(dtypes: Any) -> tuple[str, ...] | str | None:
     return as_dtype(dtypes).name
 
 
-def _plans(op: Operator) -> bool:
-    """Whether the operator itself judges shapes and attributes, as calls are judged."""
-    from tensorlang.ops.tensors import TensorOperator  # noqa: PLC0415 - it is above
-
+def _judges_shapes(op: Operator) -> bool:
+    """Whether the operator itself says how many shapes it takes."""
+    if isinstance(op, Definition):
+        return any(k.optional or k.several for k in op.spec.arrays.values())
     return isinstance(op, TensorOperator)
 
 
 def _checked_attributes(
-    op: Operator, given: Mapping[str, Any], planned: bool
+    op: Operator, given: Mapping[str, Any], *, planned: bool
 ) -> dict[str, Any]:
     """The attributes, which the operator must have, and of the kind it has them."""
+    if isinstance(op, Definition):
+        return dict(given)
     known = op.default.named if op.default else {}
     names = set(known)
     if planned:
-        names |= inspect.signature(op.__wrapped__).parameters.keys() - _OF_CALLS
+        names |= inspect.signature(op).parameters.keys() - _OF_CALLS
     unknown = given.keys() - names
     if unknown:
         listed = ", ".join(sorted(names)) or "none"

@@ -10,13 +10,14 @@ import numpy as np
 
 from tensorlang.ir import boolean, f32, f64, frontend, function
 from tensorlang.ir.dtypes import DType, as_dtype
-from tensorlang.ir.nodes import Expr, Function, Var
+from tensorlang.ir.lifting import NARROW, stored, wide
+from tensorlang.ir.nodes import Function, Var
 
 if TYPE_CHECKING:
     from tensorlang.ops.tensors import Names
     from tensorlang.workload import Workload
 
-NARROW: Final = ("f16", "bf16")
+__all__ = ["INPUTS", "NARROW", "defined", "scalar_type", "stored", "wide"]
 # the attribute that names the arrays, where some may be left out
 INPUTS: Final = "inputs"
 
@@ -95,13 +96,3 @@ def scalar_type(usual: Any, dtypes: tuple[str, ...]) -> DType:
     if isinstance(usual, int) and dtypes and DType(dtypes[-1]).is_integer:
         return DType(dtypes[-1])
     return f64 if "f64" in dtypes else f32
-
-
-def wide(value: Expr) -> Expr:
-    """The value in the type that is computed in: f32 for f16 and bf16."""
-    return value.cast(f32) if value.dtype.name in NARROW else value
-
-
-def stored(value: Expr, dtype: DType) -> Expr:
-    """The value in the type of an array; truth stays truth."""
-    return value if value.dtype == boolean else value.cast(dtype)

@@ -60,6 +60,13 @@ def own(*values: Any) -> None:
             raise Foreign
 
 
+def takes_over(*values: Any) -> bool:
+    """Whether a value, or one in a list, takes calls over."""
+    return any(
+        getattr(type(value), PROTOCOL, None) is not None for value in _values(values)
+    )
+
+
 def overloaded(op: Operator, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     """What the first argument that takes the call over returns.
 

@@ -1,193 +1,235 @@
-"""Elementwise operators: broadcasting, and dimensions that run alike as one.
+"""Elementwise operators: a definition of one element, and all that follows from it.
 
-The definition of such an operator is a function on scalar expressions: what it computes
-for one element holds for all. f16 and bf16 are computed in f32 and rounded once.
+    @elementwise("nn.silu")
+    def silu(x: Float) -> Float:
+        "x times its sigmoid."
+        return x * ir.sigmoid(x)
 
-Neighbouring dimensions that every input either has or is broadcast along become one:
-arrays of one shape have one dimension, a row added to a matrix two. All are symbolic,
-so a kernel serves every size. Operands that are Python numbers are scalars of the
-kernel; which ones is the attribute `numbers` (see `tensorlang.ops.operands`).
+`silu(x)` broadcasts its operands, which may be Python numbers where there are several.
+`nn.silu_grad` is derived (`tensorlang.ir.derivatives`), and so is its gradient, which
+is elementwise again: it sums where an operand was broadcast. Where the derivative is
+not what is meant, as at a tie of `maximum`, a definition of its own stands beside it:
+
+    @relu.gradient  # at 0 it is 0, as in PyTorch
+    def relu_grad(dy: Float, x: Float) -> Float: ...
 """
 
 from __future__ import annotations
 
-import math
+import inspect
 from collections.abc import Callable, Mapping
-from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, get_args, get_origin
 
-import numpy as np
-
-from tensorlang.errors import DTypeError, ShapeError
-from tensorlang.ops.tensors import (
-    FLOATS,
-    Names,
-    Plan,
-    Shape,
-    TensorOperator,
-    of_one_type,
-    tensor_operator,
-)
+from tensorlang import ir
+from tensorlang.ops import signature
+from tensorlang.ops.definition import Body, Definition, checked_name
+from tensorlang.ops.signature import FLOATS, Arrays, Parameter, Spec
 
 if TYPE_CHECKING:
-    from tensorlang.ops.operator import Front
-    from tensorlang.ops.tensors import Usual
-    from tensorlang.workload import Workload
+    from tensorlang.ops.operator import Operator, Shapes
 
-NUMBERS: Final = "numbers"
 _LONG: Final = 1 << 24
+_NONE: Final[Mapping[str, str]] = {}
 
 
-def elementwise(
-    id: str,
-    define: str,
-    *,
-    operands: tuple[str, ...] = ("x",),
-    alike: bool = False,
-    condition: int | None = None,
-    attributes: Mapping[str, Any] | None = None,
-    scalars: Mapping[str, float] | None = None,
-    **options: Any,
-) -> Callable[[Front], TensorOperator]:
-    """An elementwise operator of arrays that broadcast to one shape.
+class Elementwise(Definition):
+    """An elementwise operator.
 
     Args:
         id: Its canonical id.
-        define: `module:function` from scalar expressions (of f32 or wider), scalars and
-            attributes to one expression, or to several.
-        operands: The names of the function's positional parameters.
-        alike: Whether all arrays have to have one shape, as in a gradient.
-        condition: Which operand is an array of bool, whatever type the others have.
-        attributes: Static attributes with their defaults.
-        scalars: Numbers given at each call beside the operands, with usual values.
-        options: As for `tensor_operator`.
+        element: From operands by position, and attributes, to an element or several.
+        options: As for `Definition`.
+
+    Attributes:
+        outputs: The results, each with the operand whose shape it has, if not of all.
+        seeds: The operands that are gradients of results, with those as well.
     """
 
-    def plan(
-        shapes: tuple[Shape, ...], dtypes: tuple[str, ...], asked: dict[str, Any]
-    ) -> Plan:
-        check_types(id, dtypes, condition)
-        result = same(id, operands, shapes) if alike else broadcast(id, shapes)
-        return Plan(collapse(shapes, result), dtypes, (result,), static(asked))
+    seeds: Mapping[str, str] = _NONE
 
-    return tensor_operator(
-        id,
-        define,
-        plan=plan,
-        names=dimension_names,
-        shapes=((_LONG,),) * len(operands),
-        dtypes=usual_types(operands, condition, options.get("allowed", FLOATS)),
-        attributes=attributes,
-        scalars=usual_scalars(operands, scalars or {}),
-        lift=_lifted,
-        **options,
-    )
+    def __init__(self, id: str, element: Body, **options: Any) -> None:
+        self.element = element
+        self._rule: Body | None = None
+        super().__init__(id, element, whole=True, **options)
 
+    @cached_property
+    def spec(self) -> Spec:
+        """Its operands, which may be numbers where there are several, and the rest."""
+        found = signature.spec(self.id, self.element)
+        if len(found.arrays) < 2:
+            return found
+        return Spec(self.id, tuple(map(_or_number, found.parameters)))
 
-def usual_types(
-    operands: tuple[str, ...], condition: int | None, allowed: tuple[str, ...] = FLOATS
-) -> tuple[str, ...]:
-    """The types of the default workload: f32, or i32 where no floats are taken."""
-    kind = "f32" if "f32" in allowed else "i32"
-    return tuple("bool" if at == condition else kind for at in range(len(operands)))
+    @cached_property
+    def outputs(self) -> Mapping[str, str]:
+        """The results, each with the operand whose shape it has, if not of all."""
+        count = len(self._returns)
+        names = ["y"] if count == 1 else [f"y{n}" for n in range(count)]
+        return dict.fromkeys(names, "")
 
+    @cached_property
+    def _returns(self) -> tuple[Any, ...]:
+        """What the definition says that it returns, one a result."""
+        said = inspect.signature(self.element).return_annotation
+        found = signature.evaluated(said, self.element)
+        return get_args(found) if get_origin(found) is tuple else (found,)
 
-def usual_scalars(operands: tuple[str, ...], fixed: Mapping[str, float]) -> Usual:
-    """The scalars of a workload: the operands that are numbers, and the fixed ones."""
-
-    def usual(workload: Workload) -> Mapping[str, Any]:
-        numbers: Any = workload.named.get(NUMBERS, ())
-        kind = workload.dtypes[-1]
-        value = True if kind == "bool" else 3 if kind[0] in "iu" else 0.5
-        return {operands[at]: value for at in numbers} | dict(fixed)
-
-    return usual
-
-
-def static(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """The attributes of a workload: `numbers` only where there are any."""
-    return {k: v for k, v in asked.items() if k != NUMBERS or v}
-
-
-def check_types(id: str, dtypes: tuple[str, ...], condition: int | None) -> None:
-    """Whether the condition is of bool, and all others of one type.
-
-    Raises:
-        DTypeError: they are not.
-    """
-    if condition is None:
-        of_one_type(id, dtypes)
-        return
-    if dtypes[condition] != "bool":
-        raise DTypeError(
-            f"{id}: the condition is an array of bool, not of {dtypes[condition]}; "
-            "compare it with something first"
+    @cached_property
+    def definition(self) -> Body:
+        """The definition on tensors."""
+        return ir.lifted(
+            self.element, tuple(self.spec.arrays), self.outputs, self.seeds
         )
-    of_one_type(id, dtypes[:condition] + dtypes[condition + 1 :])
+
+    @property
+    def usual_shapes(self) -> Shapes:
+        """The shapes that stand for it: long arrays, all alike."""
+        return self._shapes or ((_LONG,),) * len(self.spec.arrays)
+
+    # ------------------------------------------------------------------- gradients
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether it takes floats and gives some."""
+        floats = any(set(FLOATS) <= {*k.dtypes} for k in self.spec.arrays.values())
+        kinds = (said for said in self._returns if isinstance(said, Arrays))
+        return floats and all("f32" in kind.dtypes for kind in kinds)
+
+    @cached_property
+    def grad(self) -> Gradient | None:
+        """The operator of its gradient; None where it has none."""
+        return Gradient(self, self._rule) if self.differentiable else None
+
+    def gradient(self, rule: Body) -> Gradient:
+        """Give it a gradient by hand: a decorator.
+
+        The rule is elementwise as well: it is called with the gradient of each result,
+        then as the operator's definition, and returns one of each operand of floats.
+        """
+        self.grad = made = Gradient(self, rule)
+        return made
+
+    def derived(self) -> Operator | None:
+        """The operator that follows from this one."""
+        return self.grad
 
 
-def same(id: str, operands: tuple[str, ...], shapes: tuple[Shape, ...]) -> Shape:
-    """The shape that all arrays have.
+def _or_number(parameter: Parameter) -> Parameter:
+    kind = parameter.kind
+    if not isinstance(kind, Arrays) or kind.dtypes == ("bool",):
+        return parameter
+    return replace(parameter, kind=replace(kind, number=True))
 
-    Raises:
-        ShapeError: they differ; names the first two that do.
+
+class Gradient(Elementwise):
+    """The gradient of an elementwise operator: derived, or by a rule.
+
+    Args:
+        of: The operator.
+        rule: Its gradient's definition, where there is one by hand.
     """
-    for name, shape in zip(operands, shapes, strict=False):
-        if shape != shapes[0]:
-            raise ShapeError(
-                f"{id}: {operands[0]} has shape {shapes[0]}, {name} has {shape}; "
-                "they must be the same"
-            )
-    return shapes[0]
 
-
-def broadcast(id: str, shapes: tuple[Shape, ...]) -> Shape:
-    """The shape that all shapes broadcast to, as in NumPy.
-
-    Raises:
-        ShapeError: they do not.
-    """
-    try:
-        return np.broadcast_shapes(*shapes)
-    except ValueError:
-        listed = " and ".join(map(str, shapes))
-        raise ShapeError(f"{id}: shapes {listed} do not broadcast") from None
-
-
-def collapse(shapes: tuple[Shape, ...], result: Shape) -> tuple[Shape, ...]:
-    """The shapes with runs of dimensions that behave alike made one.
-
-    All get the same number of dimensions, 1 where one is broadcast:
-    (8, 4, 5) with (4, 5) become (8, 20) and (1, 20).
-    """
-    rank = len(result)
-    padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
-    real = [at for at in range(rank) if result[at] != 1]
-    runs = [
-        list(run)
-        for _, run in groupby(real, lambda at: tuple(s[at] == 1 for s in padded))
-    ]
-    return tuple(
-        tuple(math.prod(shape[at] for at in run) for run in runs or [[]])
-        for shape in padded
-    )
-
-
-def dimension_names(workload: Workload) -> Names:
-    """Every dimension symbolic, but for the 1 of a broadcast."""
-    rank = len(workload.shapes[0])
-    present = [any(shape[at] != 1 for shape in workload.shapes) for at in range(rank)]
-    return tuple(
-        tuple(
-            None if shape[at] == 1 and (present[at] or rank > 1) else f"n{at}"
-            for at in range(rank)
+    def __init__(self, of: Elementwise, rule: Body | None) -> None:
+        self.of = of
+        names = [p.name for p in of.spec.parameters]
+        super().__init__(
+            f"{of.id}_grad",
+            rule or _derived(of),
+            aliases=tuple(f"{alias}_grad" for alias in of.aliases),
+            scheduled_as="broadcast_grad",
+            meanings=dict.fromkeys(names, f"As for `{of.id}`."),
+            missing=of.missing,
+            module=of.module,
         )
-        for shape in workload.shapes
-    )
+
+    @cached_property
+    def seeds(self) -> Mapping[str, str]:  # type: ignore[override]
+        """The gradients of the results, as these are called."""
+        taken = {p.name for p in self.of.spec.parameters}
+        named = self.of.outputs.items()
+        return {_fresh(f"d{name}", taken): like for name, like in named}
+
+    @cached_property
+    def spec(self) -> Spec:
+        """The gradients of the results, and what the operator takes, of floats."""
+        kind = Arrays("floats", FLOATS, optional=len(self.seeds) > 1, number=True)
+        none = inspect.Parameter.empty
+        seeds = [Parameter(name, kind, none, keyword=False) for name in self.seeds]
+        rest = map(_of_floats, self.of.spec.parameters)
+        return Spec(self.id, (*seeds, *rest))
+
+    @cached_property
+    def outputs(self) -> Mapping[str, str]:
+        """A gradient of each operand of floats, in its shape."""
+        floats = (n for n, k in self.of.spec.arrays.items() if "f32" in k.dtypes)
+        return {f"d{name}": name for name in floats}
+
+    @property
+    def differentiable(self) -> bool:
+        """It is, as what it is the gradient of."""
+        return True
+
+    def derived(self) -> Operator | None:
+        """None: gradients of gradients are made when they are asked for."""
+        return None
 
 
-def _lifted(body: Callable[..., Any]) -> Callable[..., Any]:
-    """A function on tensors that does to each element what `body` does to scalars."""
-    from tensorlang.ops.lifting import lifted  # noqa: PLC0415 - only to build
+def _fresh(name: str, taken: set[str]) -> str:
+    """A name for the gradient of a result: of third gradients one may be taken."""
+    while name in taken:
+        name = f"d{name}"
+    taken.add(name)
+    return name
 
-    return lifted(body)
+
+def _of_floats(parameter: Parameter) -> Parameter:
+    kind = parameter.kind
+    if not isinstance(kind, Arrays) or "f32" not in kind.dtypes:
+        return parameter
+    floats = replace(kind, says="floats", dtypes=FLOATS)
+    return replace(parameter, kind=floats)
+
+
+def _derived(of: Elementwise) -> Body:
+    """The definition of a gradient, by differentiating that of the operator."""
+    count = len(of.outputs)
+    floats = ["f32" in kind.dtypes for kind in of.spec.arrays.values()]
+
+    def element(*given: Any, **attributes: Any) -> Any:
+        seeds, operands = given[:count], given[count:]
+        return ir.derivative(of.element, seeds, operands, floats, attributes)
+
+    named = [name for name, there in zip(of.spec.arrays, floats, strict=True) if there]
+    listed = " and ".join(f"`{name}`" for name in named)
+    element.__doc__ = f"The gradient of `{of.id}` for {listed}."
+    if len(of.spec.arrays) > 1:
+        element.__doc__ += """
+
+        Each has the shape of its operand: what was broadcast is summed over. Of a
+        number there is none.
+        """
+    return element
+
+
+def elementwise(
+    id: str, *, aliases: tuple[str, ...] | None = None, **options: Any
+) -> Callable[[Body], Elementwise]:
+    """Make an elementwise operator of the definition of one element: a decorator.
+
+    Args:
+        id: Its canonical id, such as `my.swish`.
+        aliases: Other names for it; by default the last part of its id.
+        options: As for `Elementwise`.
+
+    Raises:
+        OperatorError: the name is not an identifier, or another operator has it.
+    """
+    checked_name(id)
+    names = (id.rpartition(".")[2],) if aliases is None else aliases
+
+    def make(element: Body) -> Elementwise:
+        return Elementwise(id, element, aliases=names, **options)
+
+    return make

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from tensorlang.errors import OperatorError
 from tensorlang.forking import FIRST_CALLS
 from tensorlang.ops import registry
-from tensorlang.ops.declarations import NOTHING, Declarations, declarations
-from tensorlang.ops.dispatch import Foreign, Late, Nowhere, overloaded
+from tensorlang.ops.declarations import NOTHING, Declarations
+from tensorlang.ops.dispatch import Foreign, Late, Nowhere, overloaded, takes_over
 from tensorlang.workload import Workload, attributes_of
 
 if TYPE_CHECKING:
@@ -81,12 +81,11 @@ class Operator:
         family: The group that is tuned together, such as `threefry`.
         scheduled_as: What its schedules are registered under; usually the family.
         algorithms: By name; `direct` is the definition itself.
-        default: The workload that stands for it where no shape is given.
-        dtypes: The element types that it is defined for; empty where any may do.
         sizes: The values of its symbolic sizes for a workload, by name.
         scalars: Usual values of its kernels' other scalars, by name: for measuring.
         declared: What it says of the sizes and the values of its inputs.
         prefers: The algorithm for a workload of which no record is known.
+        onnx: What ONNX calls the same operator, if it does.
         shorthand: From sizes as the command line takes them, such as MxNxK of a matrix
             product, to the shapes of the arrays.
     """
@@ -111,6 +110,9 @@ class Operator:
         declared: Declarations = NOTHING,
         shorthand: Callable[[Shapes], Shapes] | None = None,
         prefers: Callable[[Workload], str] | None = None,
+        body: Callable[..., Any] | None = None,
+        module: str = "",
+        onnx: str = "",
     ) -> None:
         self.id = id
         self.aliases = aliases
@@ -119,8 +121,7 @@ class Operator:
         self.algorithms: dict[str, Algorithm] = {
             DIRECT: Algorithm(DIRECT, define, tolerance=tolerance)
         }
-        self.default = default
-        self.dtypes = dtypes
+        self._default, self._dtypes, self.onnx = default, dtypes, onnx
         self.kernels: dict[Any, Any] = {}
         self._launches: dict[Kernel, Kernel] = {}
         self._front = front
@@ -130,11 +131,27 @@ class Operator:
         self.declared = declared
         self.prefers = prefers or _direct
         self.shorthand = shorthand or _as_given
-        self.__doc__ = front.__doc__
         self.__name__ = id.rpartition(".")[2]
-        self.__wrapped__ = front
-        self.module = front.__module__ or "__main__"  # none: made by exec()
+        self.__wrapped__ = body or front
+        # none: made by exec()
+        self.module = module or self.__wrapped__.__module__ or "__main__"
+        if body is None:
+            self.__doc__ = front.__doc__
         registry.register(self)
+
+    @property
+    def default(self) -> Workload | None:
+        """The workload that stands for it where no shape is given."""
+        return self._default
+
+    @property
+    def dtypes(self) -> tuple[str, ...]:
+        """The element types that it is defined for; empty where any may do."""
+        return self._dtypes
+
+    def derived(self) -> Operator | None:
+        """The operator that follows from this one: its gradient, if that is derived."""
+        return None
 
     def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
         """Compute on arrays; an argument with `__tensorlang_op__` takes over."""
@@ -148,12 +165,13 @@ class Operator:
                 if out is not None:
                     kwargs["out"] = out
                 kernel, arguments, result = front(*args, **kwargs)
-        except Foreign:
-            if out is not None:
-                kwargs["out"] = out
-            return overloaded(self, args, kwargs)
-        except TypeError:
+        except (Foreign, TypeError) as problem:
+            if isinstance(problem, Foreign) or takes_over(*args, *kwargs.values()):
+                if out is not None:
+                    kwargs["out"] = out
+                return overloaded(self, args, kwargs)
             _check_target(kwargs.get("target"))
+            self.refuse(args, kwargs, problem)
             raise
         kernel(*arguments)
         if out is not None:
@@ -164,6 +182,15 @@ class Operator:
         if kind is tuple:
             return tuple(v.settle() if type(v) is Late else v for v in result)
         return result
+
+    def refuse(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], problem: TypeError
+    ) -> None:
+        """Say what is wrong with arguments that are not those of a call, if they are.
+
+        Raises:
+            ArgumentError: one is missing, or none that the operator has.
+        """
 
     def _first(self, *args: Any, **kwargs: Any) -> Launch:
         with FIRST_CALLS:  # a fork in the middle of an import would hang the child
@@ -179,7 +206,11 @@ class Operator:
         with whatever then stands in the memory of the arrays that were given.
         """
         front = self._front if self.kernels else self._first
-        return front(*args, **kwargs)
+        try:
+            return front(*args, **kwargs)
+        except TypeError as problem:
+            self.refuse(args, kwargs, problem)
+            raise
 
     def kernel(self, *args: Any, **kwargs: Any) -> Kernel:
         """The kernel that a call with these arguments would run; uses no key up."""
@@ -311,102 +342,6 @@ def _result_shapes(func: Function, sizes: Mapping[str, int]) -> Any:
     made = shapes(func, sizes)
     results = tuple(made[p.buffer.name] for p in func.params if p.role != "in")
     return results[0] if len(results) == 1 else results
-
-
-def operator(
-    id: str,
-    *,
-    aliases: tuple[str, ...] = (),
-    family: str = "",
-    tolerance: float = 0.0,
-    sizes: str = "",
-    indices: Mapping[str, str | int] | None = None,
-    samples: Callable[..., Any] | None = None,
-) -> Callable[[Callable[..., Any]], Operator]:
-    """Make an operator of a definition in tensor-expression style.
-
-    Args:
-        id: Its canonical id: words joined by dots, such as `my.scaled_sum`.
-        aliases: Other names for it.
-        family: What its schedules are registered under; generic ones where empty.
-        tolerance: The relative error its kernels may have against the interpreter.
-        sizes: A condition on sizes, such as `"h >= 5 and w >= 5"`, that calls meet: of
-            whole numbers, sizes, attributes, `+ - * // %`, comparisons, `and`, `or`,
-            `not`. Sizes are called as the definition calls them (`h, w = x.shape`), or
-            by array and dimension (`x.0`). What sizes its accesses need is derived
-            where nothing is declared.
-        indices: By integer array, the number that its elements, from 0 on, stay below:
-            `{"ids": "table.0"}`. Derived from the accesses where not declared.
-        samples: Makes the arrays that kernels are checked and timed with where not
-            just any will do, such as sorted ones. It is called like the definition,
-            with arrays (random or of special values), and returns those to use, or
-            None where it changed them in place.
-
-    Raises:
-        OperatorError: the name is not an identifier, another operator has it, or a
-            declaration names what is no size or array.
-    """
-    if not all(part.isidentifier() for part in id.split(".")):
-        raise OperatorError(f"{id!r} is not a name such as 'my.op'")
-
-    def make(definition: Callable[..., Any]) -> Operator:
-        from tensorlang.ops import expressions  # noqa: PLC0415 - it imports this
-
-        arrays, attributes = expressions.parameters(id, definition)
-        declared = declarations(
-            id,
-            definition,
-            arrays,
-            attributes,
-            sizes=sizes,
-            indices=indices,
-            samples=samples,
-        )
-        return expressions.operator_of(
-            id,
-            definition,
-            aliases=aliases,
-            family=family,
-            tolerance=tolerance,
-            declared=declared,
-        )
-
-    return make
-
-
-def algorithm(
-    op: Operator,
-    name: str,
-    *,
-    serves: Callable[[Workload], bool] | None = None,
-    tolerance: float = 0.0,
-    finite: bool = False,
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Add another way to compute `op`: a definition with the same parameters.
-
-    Args:
-        op: The operator.
-        name: The algorithm's name, new to the operator.
-        serves: Which workloads it can compute; all by default.
-        tolerance: The relative error it may have against the reference.
-        finite: Whether an infinity, a NaN or a very large number among its inputs may
-            spoil results that the reference makes without it, as in Winograd's.
-
-    Raises:
-        OperatorError: the operator has an algorithm of that name.
-    """
-    if name in op.algorithms:
-        raise OperatorError(f"{op.id} has an algorithm {name!r} already")
-
-    def add(definition: Callable[..., Any]) -> Callable[..., Any]:
-        from tensorlang.ops import expressions  # noqa: PLC0415 - it imports this
-
-        define = expressions.define_with(op.id, definition)
-        usable = serves or (lambda _: True)
-        op.algorithms[name] = Algorithm(name, define, usable, tolerance, finite=finite)
-        return definition
-
-    return add
 
 
 def declared(

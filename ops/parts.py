@@ -66,7 +66,7 @@ class Parts:
 
     @property
     def _single(self) -> bool:
-        return self.rows.array.shape[0] == as_expr(1)
+        return bool(self.rows.array.shape[0] == as_expr(1))
 
     @property
     def _shape(self) -> tuple[Expr, ...]:

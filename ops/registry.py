@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
@@ -44,7 +45,22 @@ def register(op: Operator) -> None:
 def operators() -> tuple[Operator, ...]:
     """Every operator known, library and users', sorted by id."""
     _load()
+    for op in tuple(_BY_ID.values()):
+        op.derived()
     return tuple(_BY_ID[name] for name in sorted(_BY_ID))
+
+
+def attribute(package: str, name: str) -> Operator:
+    """An operator of a package that no module of it holds: a derived gradient.
+
+    Raises:
+        AttributeError: there is none.
+    """
+    held = _held(f"{package.rpartition('.')[2]}.{name}")
+    if held is None:
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+    setattr(sys.modules[package], name, held)
+    return held
 
 
 def find(name: str) -> Operator:
@@ -56,7 +72,7 @@ def find(name: str) -> Operator:
     if ":" in name:
         return _imported(name)
     _load()
-    held = _BY_ID.get(name) or _BY_ALIAS.get(name)
+    held = _held(name)
     if held is None:
         tails = {held.rpartition(".")[2]: held for held in _BY_ID}
         known = (*_BY_ID, *_BY_ALIAS, *_families(), *tails)
@@ -67,6 +83,15 @@ def find(name: str) -> Operator:
             f"no operator is called {name!r}{hint} (tlang ops lists them; an operator "
             "of your own is module:name)"
         )
+    return held
+
+
+def _held(name: str) -> Operator | None:
+    """The operator of an id or alias, where there is one; gradients are derived."""
+    held = _BY_ID.get(name) or _BY_ALIAS.get(name)
+    if held is None and name.endswith("_grad"):
+        of = _held(name.removesuffix("_grad"))
+        return getattr(of, "grad", None)
     return held
 
 

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tensorlang.errors import ArgumentError
-from tensorlang.ops.elementwise import same
-from tensorlang.ops.tensors import Plan, Shape, axis_of, of_one_type
+from tensorlang.ops.tensors import Plan, Shape, axis_of, of_one_type, same
 
 if TYPE_CHECKING:
     from tensorlang.ops.tensors import Names

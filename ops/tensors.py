@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -24,6 +25,7 @@ from tensorlang.workload import Workload, attributes_of
 
 if TYPE_CHECKING:
     from tensorlang.ir.nodes import Function
+    from tensorlang.ops.definition import Definition
 
 FLOATS: Final = ("f32", "bf16", "f16", "f64")
 Shape: TypeAlias = tuple[int, ...]
@@ -62,7 +64,6 @@ Planner: TypeAlias = (
     "Callable[[tuple[Shape, ...], tuple[str, ...], dict[str, Any]], Plan]"
 )
 Namer: TypeAlias = "Callable[[Workload], Names]"
-Lift: TypeAlias = "Callable[[Callable[..., Any]], Callable[..., Any]]"
 # the scalars of a workload's kernel, with a usual value each
 Usual: TypeAlias = "Callable[[Workload], Mapping[str, Any]]"
 
@@ -78,6 +79,7 @@ class Ready:
         reshaped: Whether there is an input whose canonical shape is another one.
         single: The only result, or None where there are several.
         small: Whether that one is so small that NumPy's allocator is best.
+        check: Refuses scalars that are out of their domain.
     """
 
     launch: Callable[..., Any]
@@ -86,6 +88,23 @@ class Ready:
     reshaped: bool
     single: tuple[Shape, Shape, np.dtype[Any]] | None
     small: bool
+    check: Callable[[Sequence[Any]], None] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        launch: Callable[..., Any],
+        inputs: tuple[Shape | None, ...],
+        results: tuple[tuple[Shape, Shape, np.dtype[Any]], ...],
+        check: Callable[[Sequence[Any]], None] | None = None,
+    ) -> Ready:
+        """A kernel, with what follows from the shapes that it takes and gives."""
+        from tensorlang.runtime.buffers import SMALLEST  # noqa: PLC0415 - to prepare
+
+        single = results[0] if len(results) == 1 else None
+        small = single and math.prod(single[0]) * single[2].itemsize < SMALLEST
+        reshaped = any(shape is not None for shape in inputs)
+        return cls(launch, inputs, results, reshaped, single, bool(small), check)
 
 
 class TensorOperator(Operator):
@@ -113,6 +132,42 @@ class TensorOperator(Operator):
             self.id, plan.shapes, plan.dtypes, attributes_of(plan.attributes), threads
         )
 
+    def prepared(
+        self,
+        arrays: Sequence[np.ndarray[Any, Any]],
+        attributes: dict[str, Any],
+        target: Any,
+    ) -> Ready:
+        """Plan a call, and find its kernel: one for all symbolic sizes."""
+        from tensorlang.ir.dtypes import DType, as_dtype  # noqa: PLC0415 - to prepare
+
+        kinds = tuple(as_dtype(array.dtype).name for array in arrays)
+        if self.dtypes and kinds and kinds[0] not in self.dtypes:
+            raise DTypeError(
+                f"{self.id} takes {', '.join(self.dtypes)}, not {kinds[0]}; "
+                "cast it first"
+            )
+        given = tuple(array.shape for array in arrays)
+        plan = planned(self, given, kinds, attributes)
+        named = attributes_of(plan.attributes)
+        workload = Workload(self.id, plan.shapes, plan.dtypes, named)
+        made = derived(self, plan)
+        canonical = tuple(shape for shape, _ in made)
+        results = plan.results or canonical
+        results *= len(made) if len(results) == 1 else 1
+        for shown, inner in zip(results, canonical, strict=True):
+            if math.prod(shown) != math.prod(inner):
+                raise ShapeError(f"{self.id}: a result of shape {inner} is no {shown}")
+        inputs = tuple(
+            None if shape == own_shape else shape
+            for shape, own_shape in zip(plan.shapes, given, strict=True)
+        )
+        outputs = tuple(
+            (shown, inner, DType(dtype).numpy)
+            for shown, (inner, dtype) in zip(results, made, strict=True)
+        )
+        return Ready.of(_kernel(self, workload, target), inputs, outputs)
+
     def shape(self, *shapes: tuple[int, ...], **attributes: Any) -> Any:
         """The result's shape for arrays of these shapes: a tuple each; no data."""
         asked = Operator.workload(self, *shapes, **attributes)
@@ -134,7 +189,6 @@ def tensor_operator(
     attributes: Mapping[str, Any] | None = None,
     scalars: Mapping[str, float] | Usual | None = None,
     allowed: tuple[str, ...] = FLOATS,
-    lift: Lift | None = None,
     variants: Callable[[Workload], tuple[Workload, ...]] | None = None,
     **options: Any,
 ) -> Callable[[Front], TensorOperator]:
@@ -157,7 +211,6 @@ def tensor_operator(
         allowed: The element types that the first input may have.
         variants: The workloads whose kernels serve other ranges of a workload's
             symbolic sizes; built with it.
-        lift: Makes the function at `define` one on tensors, where it is not.
         options: As for `Operator`.
     """
     usual = scalars if callable(scalars) else _always(dict(scalars or {}))
@@ -174,7 +227,7 @@ def tensor_operator(
         Operator.__init__(
             made,
             id,
-            _definition(define, made, usual, lift),
+            _definition(define, made, usual),
             front,
             default=default,
             dtypes=allowed,
@@ -214,7 +267,7 @@ def tensor_algorithm(
         finite: Whether infinities and NaNs may spread; see `Algorithm`.
         scalars: Those of the operator, where it has some.
     """
-    made = _definition(define, op, scalars, None)
+    made = _definition(define, op, scalars)
     op.algorithms[name] = Algorithm(name, made, serves, tolerance, feature, finite)
 
 
@@ -229,7 +282,7 @@ def sizes_of(workload: Workload, names: Names) -> dict[str, int]:
 
 
 def _definition(
-    place: str, op: TensorOperator, usual: Usual, lift: Lift | None
+    place: str, op: TensorOperator, usual: Usual
 ) -> Callable[[Workload], Function]:
     """From a workload to IR, by the function at `module:function`."""
     module, _, name = place.partition(":")
@@ -240,9 +293,7 @@ def _definition(
         from tensorlang.ops.assembling import defined  # noqa: PLC0415 - only to build
 
         body = getattr(import_module(module), name)
-        return defined(
-            lift(body) if lift else body, workload, op.names(workload), usual(workload)
-        )
+        return defined(body, workload, op.names(workload), usual(workload))
 
     return define
 
@@ -251,7 +302,7 @@ def _definition(
 
 
 def call(  # noqa: PLR0917 - by position, for speed
-    op: TensorOperator,
+    op: TensorOperator | Definition,
     arrays: Sequence[Any],
     attributes: dict[str, Any],
     scalars: tuple[Any, ...],
@@ -294,7 +345,9 @@ def call(  # noqa: PLR0917 - by position, for speed
     if ready is None:
         if len(op.kernels) > _MOST_KNOWN:  # of a program whose shapes never end
             op.kernels.clear()
-        ready = op.kernels[key] = _prepared(op, arrays, attributes, target)
+        ready = op.kernels[key] = op.prepared(arrays, attributes, target)
+    if ready.check is not None:
+        ready.check(scalars)
     if there is not None:
         on_torch.remember(op, given, attributes, asked, ready)
     if ready.reshaped:
@@ -302,6 +355,8 @@ def call(  # noqa: PLR0917 - by position, for speed
             array if shape is None else array.reshape(shape)
             for array, shape in zip(arrays, ready.inputs, strict=True)
         ]
+    if not ready.results:
+        return ready.launch, (*arrays, *scalars), None
     if out is None:
         if ready.small and ready.single and there is None:
             shape, inner, dtype = ready.single
@@ -352,50 +407,6 @@ def _place_of(op: Operator, out: Any) -> str | None:
     from tensorlang.runtime.given_arrays import target_of  # noqa: PLC0415 - runtime
 
     return target_of(op.id, outs)
-
-
-def _prepared(
-    op: TensorOperator,
-    arrays: Sequence[np.ndarray[Any, Any]],
-    attributes: dict[str, Any],
-    target: Any,
-) -> Ready:
-    """Plan a call, and find its kernel: one for all sizes of symbolic dimensions."""
-    from tensorlang.ir.dtypes import DType, as_dtype  # noqa: PLC0415 - only to prepare
-    from tensorlang.runtime.buffers import SMALLEST  # noqa: PLC0415 - the same
-
-    kinds = tuple(as_dtype(array.dtype).name for array in arrays)
-    if op.dtypes and kinds and kinds[0] not in op.dtypes:
-        raise DTypeError(
-            f"{op.id} takes {', '.join(op.dtypes)}, not {kinds[0]}; cast it first"
-        )
-    given = tuple(array.shape for array in arrays)
-    plan = planned(op, given, kinds, attributes)
-    workload = Workload(op.id, plan.shapes, plan.dtypes, attributes_of(plan.attributes))
-    made = derived(op, plan)
-    canonical = tuple(shape for shape, _ in made)
-    results = plan.results or canonical
-    results *= len(made) if len(results) == 1 else 1
-    for shown, inner in zip(results, canonical, strict=True):
-        if math.prod(shown) != math.prod(inner):
-            raise ShapeError(f"{op.id}: a result of shape {inner} is no {shown}")
-    inputs = tuple(
-        None if shape == own_shape else shape
-        for shape, own_shape in zip(plan.shapes, given, strict=True)
-    )
-    outputs = tuple(
-        (shown, inner, DType(dtype).numpy)
-        for shown, (inner, dtype) in zip(results, made, strict=True)
-    )
-    shape, _, dtype = outputs[0]
-    return Ready(
-        _kernel(op, workload, target),
-        inputs,
-        outputs,
-        any(shape is not None for shape in inputs),
-        outputs[0] if len(outputs) == 1 else None,
-        len(outputs) == 1 and math.prod(shape) * dtype.itemsize < SMALLEST,
-    )
 
 
 def _kernel(op: TensorOperator, workload: Workload, target: Any) -> Callable[..., Any]:
@@ -556,3 +567,63 @@ def axis_of(id: str, axis: Any, rank: int) -> int:
             f"{id}: axis {axis} does not exist in an array of {rank} dimensions"
         )
     return int(axis) % rank
+
+
+def same(id: str, operands: tuple[str, ...], shapes: tuple[Shape, ...]) -> Shape:
+    """The shape that all arrays have.
+
+    Raises:
+        ShapeError: they differ; names the first two that do.
+    """
+    for name, shape in zip(operands, shapes, strict=False):
+        if shape != shapes[0]:
+            raise ShapeError(
+                f"{id}: {operands[0]} has shape {shapes[0]}, {name} has {shape}; "
+                "they must be the same"
+            )
+    return shapes[0]
+
+
+def broadcast(id: str, shapes: tuple[Shape, ...]) -> Shape:
+    """The shape that all shapes broadcast to, as in NumPy.
+
+    Raises:
+        ShapeError: they do not.
+    """
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        listed = " and ".join(map(str, shapes))
+        raise ShapeError(f"{id}: shapes {listed} do not broadcast") from None
+
+
+def collapse(shapes: tuple[Shape, ...], result: Shape) -> tuple[Shape, ...]:
+    """The shapes with runs of dimensions that behave alike made one.
+
+    All get the same number of dimensions, 1 where one is broadcast:
+    (8, 4, 5) with (4, 5) become (8, 20) and (1, 20).
+    """
+    rank = len(result)
+    padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
+    real = [at for at in range(rank) if result[at] != 1]
+    runs = [
+        list(run)
+        for _, run in groupby(real, lambda at: tuple(s[at] == 1 for s in padded))
+    ]
+    return tuple(
+        tuple(math.prod(shape[at] for at in run) for run in runs or [[]])
+        for shape in padded
+    )
+
+
+def dimension_names(workload: Workload) -> Names:
+    """Every dimension symbolic, but for the 1 of a broadcast."""
+    rank = len(workload.shapes[0])
+    present = [any(shape[at] != 1 for shape in workload.shapes) for at in range(rank)]
+    return tuple(
+        tuple(
+            None if shape[at] == 1 and (present[at] or rank > 1) else f"n{at}"
+            for at in range(rank)
+        )
+        for shape in workload.shapes
+    )

@@ -17,7 +17,7 @@ from typing import Final
 
 from tensorlang.ir.nodes import Const, Expr, For
 from tensorlang.ir.simplify import simplify
-from tensorlang.ir.sizes import size_ranges
+from tensorlang.ir.size_bounds import size_ranges
 from tensorlang.ir.visit import loops
 from tensorlang.scheduling import Knobs, Schedule
 

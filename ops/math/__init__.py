@@ -1,196 +1,74 @@
 """Mathematics on arrays, element by element and folded."""
 
-from tensorlang.ops.math.binary import (
-    add,
-    add_grad,
-    divide,
-    divide_grad,
-    floor_divide,
-    maximum,
-    maximum_grad,
-    minimum,
-    minimum_grad,
-    multiply,
-    multiply_grad,
-    power,
-    power_grad,
-    remainder,
-    subtract,
-    subtract_grad,
-)
-from tensorlang.ops.math.clipping import clip, clip_grad
-from tensorlang.ops.math.comparison import (
-    equal,
-    greater,
-    greater_equal,
-    isinf,
-    isnan,
-    less,
-    less_equal,
-    logical_and,
-    logical_not,
-    logical_or,
-    not_equal,
-)
-from tensorlang.ops.math.matmul import matmul, matmul_grad
-from tensorlang.ops.math.reduction_gradients import (
-    logsumexp_grad,
-    max_grad,
-    mean_grad,
-    min_grad,
-    sum_grad,
-    var_grad,
-)
-from tensorlang.ops.math.reductions import (
-    all,
-    any,
-    argmax,
-    argmin,
-    logsumexp,
-    max,
-    mean,
-    min,
-    prod,
-    sum,
-    var,
-)
-from tensorlang.ops.math.scans import (
-    cumsum,
-    cumsum_grad,
-)
-from tensorlang.ops.math.selection import where, where_grad
-from tensorlang.ops.math.sorting import (
-    argsort,
-    sort,
-    sort_grad,
-)
-from tensorlang.ops.math.unary import (
-    abs,
-    ceil,
-    cos,
-    erf,
-    exp,
-    expm1,
-    floor,
-    log,
-    log1p,
-    negative,
-    reciprocal,
-    rsqrt,
-    sign,
-    sin,
-    sqrt,
-    square,
-    tanh,
-)
-from tensorlang.ops.math.unary_gradients import (
-    abs_grad,
-    ceil_grad,
-    cos_grad,
-    erf_grad,
-    exp_grad,
-    expm1_grad,
-    floor_grad,
-    log1p_grad,
-    log_grad,
-    negative_grad,
-    reciprocal_grad,
-    rsqrt_grad,
-    sign_grad,
-    sin_grad,
-    sqrt_grad,
-    square_grad,
-    tanh_grad,
-)
+from tensorlang.ops.math.binary import add as add
+from tensorlang.ops.math.binary import divide as divide
+from tensorlang.ops.math.binary import floor_divide as floor_divide
+from tensorlang.ops.math.binary import maximum as maximum
+from tensorlang.ops.math.binary import maximum_grad as maximum_grad
+from tensorlang.ops.math.binary import minimum as minimum
+from tensorlang.ops.math.binary import minimum_grad as minimum_grad
+from tensorlang.ops.math.binary import multiply as multiply
+from tensorlang.ops.math.binary import power as power
+from tensorlang.ops.math.binary import remainder as remainder
+from tensorlang.ops.math.binary import subtract as subtract
+from tensorlang.ops.math.comparison import equal as equal
+from tensorlang.ops.math.comparison import greater as greater
+from tensorlang.ops.math.comparison import greater_equal as greater_equal
+from tensorlang.ops.math.comparison import isinf as isinf
+from tensorlang.ops.math.comparison import isnan as isnan
+from tensorlang.ops.math.comparison import less as less
+from tensorlang.ops.math.comparison import less_equal as less_equal
+from tensorlang.ops.math.comparison import logical_and as logical_and
+from tensorlang.ops.math.comparison import logical_not as logical_not
+from tensorlang.ops.math.comparison import logical_or as logical_or
+from tensorlang.ops.math.comparison import not_equal as not_equal
+from tensorlang.ops.math.matmul import matmul as matmul
+from tensorlang.ops.math.matmul import matmul_grad as matmul_grad
+from tensorlang.ops.math.reduction_gradients import logsumexp_grad as logsumexp_grad
+from tensorlang.ops.math.reduction_gradients import max_grad as max_grad
+from tensorlang.ops.math.reduction_gradients import mean_grad as mean_grad
+from tensorlang.ops.math.reduction_gradients import min_grad as min_grad
+from tensorlang.ops.math.reduction_gradients import sum_grad as sum_grad
+from tensorlang.ops.math.reduction_gradients import var_grad as var_grad
+from tensorlang.ops.math.reductions import all as all
+from tensorlang.ops.math.reductions import any as any
+from tensorlang.ops.math.reductions import argmax as argmax
+from tensorlang.ops.math.reductions import argmin as argmin
+from tensorlang.ops.math.reductions import logsumexp as logsumexp
+from tensorlang.ops.math.reductions import max as max
+from tensorlang.ops.math.reductions import mean as mean
+from tensorlang.ops.math.reductions import min as min
+from tensorlang.ops.math.reductions import prod as prod
+from tensorlang.ops.math.reductions import sum as sum
+from tensorlang.ops.math.reductions import var as var
+from tensorlang.ops.math.scans import cumsum as cumsum
+from tensorlang.ops.math.scans import cumsum_grad as cumsum_grad
+from tensorlang.ops.math.selection import clip as clip
+from tensorlang.ops.math.selection import clip_grad as clip_grad
+from tensorlang.ops.math.selection import where as where
+from tensorlang.ops.math.sorting import argsort as argsort
+from tensorlang.ops.math.sorting import sort as sort
+from tensorlang.ops.math.sorting import sort_grad as sort_grad
+from tensorlang.ops.math.unary import abs as abs
+from tensorlang.ops.math.unary import ceil as ceil
+from tensorlang.ops.math.unary import cos as cos
+from tensorlang.ops.math.unary import erf as erf
+from tensorlang.ops.math.unary import exp as exp
+from tensorlang.ops.math.unary import expm1 as expm1
+from tensorlang.ops.math.unary import floor as floor
+from tensorlang.ops.math.unary import log as log
+from tensorlang.ops.math.unary import log1p as log1p
+from tensorlang.ops.math.unary import negative as negative
+from tensorlang.ops.math.unary import reciprocal as reciprocal
+from tensorlang.ops.math.unary import rsqrt as rsqrt
+from tensorlang.ops.math.unary import sign as sign
+from tensorlang.ops.math.unary import sin as sin
+from tensorlang.ops.math.unary import sqrt as sqrt
+from tensorlang.ops.math.unary import square as square
+from tensorlang.ops.math.unary import tanh as tanh
+from tensorlang.ops.operator import Operator
+from tensorlang.ops.registry import attribute
 
-__all__ = [
-    "abs",
-    "abs_grad",
-    "add",
-    "add_grad",
-    "all",
-    "any",
-    "argmax",
-    "argmin",
-    "argsort",
-    "ceil",
-    "ceil_grad",
-    "clip",
-    "clip_grad",
-    "cos",
-    "cos_grad",
-    "cumsum",
-    "cumsum_grad",
-    "divide",
-    "divide_grad",
-    "equal",
-    "erf",
-    "erf_grad",
-    "exp",
-    "exp_grad",
-    "expm1",
-    "expm1_grad",
-    "floor",
-    "floor_divide",
-    "floor_grad",
-    "greater",
-    "greater_equal",
-    "isinf",
-    "isnan",
-    "less",
-    "less_equal",
-    "log",
-    "log1p",
-    "log1p_grad",
-    "log_grad",
-    "logical_and",
-    "logical_not",
-    "logical_or",
-    "logsumexp",
-    "logsumexp_grad",
-    "matmul",
-    "matmul_grad",
-    "max",
-    "max_grad",
-    "maximum",
-    "maximum_grad",
-    "mean",
-    "mean_grad",
-    "min",
-    "min_grad",
-    "minimum",
-    "minimum_grad",
-    "multiply",
-    "multiply_grad",
-    "negative",
-    "negative_grad",
-    "not_equal",
-    "power",
-    "power_grad",
-    "prod",
-    "reciprocal",
-    "reciprocal_grad",
-    "remainder",
-    "rsqrt",
-    "rsqrt_grad",
-    "sign",
-    "sign_grad",
-    "sin",
-    "sin_grad",
-    "sort",
-    "sort_grad",
-    "sqrt",
-    "sqrt_grad",
-    "square",
-    "square_grad",
-    "subtract",
-    "subtract_grad",
-    "sum",
-    "sum_grad",
-    "tanh",
-    "tanh_grad",
-    "var",
-    "var_grad",
-    "where",
-    "where_grad",
-]
+
+def __getattr__(name: str) -> Operator:  # a gradient that is derived
+    return attribute(__name__, name)

@@ -1,72 +1,119 @@
-"""Arithmetic on two arrays that broadcast, or on an array and a number."""
+"""Arithmetic on two operands that broadcast, or on an array and a number."""
 
 from __future__ import annotations
 
-from typing import Final
+from tensorlang import ir
+from tensorlang.ops.elementwise import elementwise
+from tensorlang.ops.signature import Float, Integer, Real, Value
 
-from tensorlang.ops.fronts import ANY, INTEGERS, REALS, binary, binary_grad
 
-_HERE: Final = "tensorlang.ops.math.binary_scalars"
-_WHOLE: Final = "tensorlang.ops.math.integer_scalars"
-_GRADIENTS: Final = "tensorlang.ops.math.binary_gradient_scalars"
+@elementwise("math.add", onnx="Add")
+def add(a: Value, b: Value) -> Value:
+    """A + b; integers wrap, and of truth values it is a or b."""
+    return a | b if a.dtype.is_bool else a + b
 
-add = binary(
-    "math.add", f"{_HERE}:add", "a + b; integers wrap, of truths one has to hold.", ANY
-)
-subtract = binary("math.subtract", f"{_HERE}:subtract", "a - b; integers wrap.", REALS)
-multiply = binary(
-    "math.multiply",
-    f"{_HERE}:multiply",
-    "a times b; integers wrap, of truths both have to hold.",
-    ANY,
-)
-divide = binary("math.divide", f"{_HERE}:divide", "a / b, of floats.")
-maximum = binary(
-    "math.maximum", f"{_HERE}:maximum", "The larger one; NaN where one is NaN.", ANY
-)
-minimum = binary(
-    "math.minimum", f"{_HERE}:minimum", "The smaller one; NaN where one is NaN.", ANY
-)
-power = binary(
-    "math.power",
-    f"{_HERE}:power",
-    "a to the power b; integers wrap, and to a negative power give 0, but 1 and -1 "
-    "their inverse, as in PyTorch.",
-    REALS,
-)
-floor_divide = binary(
-    "math.floor_divide",
-    f"{_WHOLE}:floor_divide",
-    "a / b of integers, rounded towards minus infinity; 0 where b is 0, as in NumPy.",
-    INTEGERS,
-)
-remainder = binary(
-    "math.remainder",
-    f"{_WHOLE}:remainder",
-    "What a division of integers leaves, with the sign of b; 0 where b is 0, as in "
-    "NumPy.",
-    INTEGERS,
-)
 
-add_grad = binary_grad("math.add", f"{_GRADIENTS}:add", "dy and dy")
-subtract_grad = binary_grad("math.subtract", f"{_GRADIENTS}:subtract", "dy and -dy")
-multiply_grad = binary_grad("math.multiply", f"{_GRADIENTS}:multiply", "dy b and dy a")
-divide_grad = binary_grad(
-    "math.divide", f"{_GRADIENTS}:divide", "dy / b and -dy a / b^2"
-)
-maximum_grad = binary_grad(
-    "math.maximum",
-    f"{_GRADIENTS}:maximum",
-    "dy goes to the larger one, half of it to each where they are equal",
-)
-minimum_grad = binary_grad(
-    "math.minimum",
-    f"{_GRADIENTS}:minimum",
-    "dy goes to the smaller one, half of it to each where they are equal",
-)
-power_grad = binary_grad(
-    "math.power",
-    f"{_GRADIENTS}:power",
-    "dy b a^(b-1) and dy a^b log(a); 0 where b is 0, and where a is 0 and b is not "
-    "below",
-)
+@elementwise("math.subtract", onnx="Sub")
+def subtract(a: Real, b: Real) -> Real:
+    """A - b; integers wrap."""
+    return a - b
+
+
+@elementwise("math.multiply", onnx="Mul")
+def multiply(a: Value, b: Value) -> Value:
+    """A times b; integers wrap, and of truth values it is a and b."""
+    return a & b if a.dtype.is_bool else a * b
+
+
+@elementwise("math.divide", onnx="Div")
+def divide(a: Float, b: Float) -> Float:
+    """A / b."""
+    return a / b
+
+
+@elementwise("math.maximum", onnx="Max")
+def maximum(a: Value, b: Value) -> Value:
+    """The larger of a and b; NaN where one is NaN."""
+    if a.dtype.is_bool:
+        return a | b
+    if a.dtype.is_integer:
+        return ir.binary("max", a, b)
+    return ir.select((a > b) | a.not_equal(a), a, b)
+
+
+@elementwise("math.minimum", onnx="Min")
+def minimum(a: Value, b: Value) -> Value:
+    """The smaller of a and b; NaN where one is NaN."""
+    if a.dtype.is_bool:
+        return a & b
+    if a.dtype.is_integer:
+        return ir.binary("min", a, b)
+    return ir.select((a < b) | a.not_equal(a), a, b)
+
+
+# at a tie each operand gets half, as in PyTorch; beside NaN both get all
+@maximum.gradient
+def maximum_grad(dy: Float, a: Float, b: Float) -> tuple[Float, Float]:
+    """The gradients of `math.maximum`: dy for the larger one, half of it at a tie."""
+    return _unless(dy, a < b, a.equal(b)), _unless(dy, b < a, a.equal(b))
+
+
+@minimum.gradient
+def minimum_grad(dy: Float, a: Float, b: Float) -> tuple[Float, Float]:
+    """The gradients of `math.minimum`: dy for the smaller one, half of it at a tie."""
+    return _unless(dy, a > b, a.equal(b)), _unless(dy, b > a, a.equal(b))
+
+
+def _unless(dy: Float, lost: Float, tied: Float) -> Float:
+    return ir.select(lost, 0.0, ir.select(tied, dy * 0.5, dy))
+
+
+@elementwise("math.power", onnx="Pow")
+def power(a: Real, b: Real) -> Real:
+    """A to the power b.
+
+    Integers wrap; to a negative power they give 0, but 1 and -1 their inverse, as in
+    PyTorch.
+    """
+    return _whole_power(a, b) if a.dtype.is_integer else ir.pow(a, b)
+
+
+@elementwise("math.floor_divide")
+def floor_divide(a: Integer, b: Integer) -> Integer:
+    """A / b, rounded towards minus infinity; 0 where b is 0, as in NumPy."""
+    zero, one = ir.as_expr(0, a.dtype), ir.as_expr(1, a.dtype)
+    odd = b.equal(zero)
+    if a.dtype.kind == "uint":
+        return ir.select(odd, zero, _quotient(a, ir.select(odd, one, b)))
+    minus = b.equal(-1)  # the smallest number has no opposite: it wraps
+    safe = _quotient(a, ir.select(odd | minus, one, b))
+    return ir.select(odd, zero, ir.select(minus, zero - a, safe))
+
+
+@elementwise("math.remainder")
+def remainder(a: Integer, b: Integer) -> Integer:
+    """What is left of a / b, with the sign of b; 0 where b is 0, as in NumPy."""
+    return ir.select(b.equal(0), 0, a - floor_divide.element(a, b) * b)
+
+
+def _quotient(a: Integer, b: Integer) -> Integer:
+    """By f64 where that holds both: its quotient is right, and comes in vectors."""
+    if a.dtype.bits > 32:
+        return a // b
+    return ir.floor(a.cast("f64") / b.cast("f64")).cast(a.dtype)
+
+
+def _whole_power(a: Integer, b: Integer) -> Integer:
+    """By squaring; the inverse of 1 and -1 is whole, any other one is 0."""
+    one, signed = ir.as_expr(1, a.dtype), a.dtype.kind == "int"
+    made, square = one, a
+    for bit in range(a.dtype.bits):
+        last = signed and bit == a.dtype.bits - 1
+        mask = ir.as_expr(a.dtype.limits[0] if last else 1 << bit, a.dtype)
+        made = ir.select((b & mask).equal(0), made, made * square)
+        square = square * square
+    if not signed:
+        return made
+    sign = ir.select((b & one).equal(0), one, a)
+    inverse = ir.select(a.equal(1) | a.equal(-1), sign, 0)
+    return ir.select(b < 0, inverse, made)

@@ -2,44 +2,76 @@
 
 from __future__ import annotations
 
-from typing import Final
+from tensorlang import ir
+from tensorlang.ops.elementwise import elementwise
+from tensorlang.ops.signature import Float, Truth, Value
 
-from tensorlang.ops.fronts import ANY, binary, unary
 
-_HERE: Final = "tensorlang.ops.math.comparison_scalars"
+@elementwise("math.equal", onnx="Equal")
+def equal(a: Value, b: Value) -> Truth:
+    """Whether a == b."""
+    return a.equal(b)
 
-equal = binary("math.equal", f"{_HERE}:equal", "Whether a is b.", ANY)
-not_equal = binary("math.not_equal", f"{_HERE}:not_equal", "Whether a is not b.", ANY)
-less = binary("math.less", f"{_HERE}:less", "Whether a is below b.", ANY)
-less_equal = binary(
-    "math.less_equal", f"{_HERE}:less_equal", "Whether a is below b or equal.", ANY
-)
-greater = binary("math.greater", f"{_HERE}:greater", "Whether a is above b.", ANY)
-greater_equal = binary(
-    "math.greater_equal",
-    f"{_HERE}:greater_equal",
-    "Whether a is above b or equal.",
-    ANY,
-)
-logical_and = binary(
-    "math.logical_and",
-    f"{_HERE}:logical_and",
-    "Whether both hold; a number holds where it is not 0.",
-    ANY,
-)
-logical_or = binary(
-    "math.logical_or",
-    f"{_HERE}:logical_or",
-    "Whether one holds; a number holds where it is not 0.",
-    ANY,
-)
-logical_not = unary(
-    "math.logical_not",
-    f"{_HERE}:logical_not",
-    "Whether it does not hold; a number holds where it is not 0.",
-    ANY,
-)
-isnan = unary("math.isnan", f"{_HERE}:isnan", "Whether an element is NaN.")
-isinf = unary(
-    "math.isinf", f"{_HERE}:isinf", "Whether an element is one of the infinities."
-)
+
+@elementwise("math.not_equal")
+def not_equal(a: Value, b: Value) -> Truth:
+    """Whether a != b."""
+    return a.not_equal(b)
+
+
+@elementwise("math.less", onnx="Less")
+def less(a: Value, b: Value) -> Truth:
+    """Whether a < b."""
+    return a < b
+
+
+@elementwise("math.less_equal", onnx="LessOrEqual")
+def less_equal(a: Value, b: Value) -> Truth:
+    """Whether a <= b."""
+    return a <= b
+
+
+@elementwise("math.greater", onnx="Greater")
+def greater(a: Value, b: Value) -> Truth:
+    """Whether a > b."""
+    return a > b
+
+
+@elementwise("math.greater_equal", onnx="GreaterOrEqual")
+def greater_equal(a: Value, b: Value) -> Truth:
+    """Whether a >= b."""
+    return a >= b
+
+
+@elementwise("math.logical_and", onnx="And")
+def logical_and(a: Value, b: Value) -> Truth:
+    """Whether both are true; a number is where it is not 0."""
+    return _truth(a) & _truth(b)
+
+
+@elementwise("math.logical_or", onnx="Or")
+def logical_or(a: Value, b: Value) -> Truth:
+    """Whether one of both is true; a number is where it is not 0."""
+    return _truth(a) | _truth(b)
+
+
+@elementwise("math.logical_not", onnx="Not")
+def logical_not(x: Value) -> Truth:
+    """Whether x is false; a number is where it is 0."""
+    return ~_truth(x)
+
+
+@elementwise("math.isnan", onnx="IsNaN")
+def isnan(x: Float) -> Truth:
+    """Whether x is NaN."""
+    return ir.isnan(x)
+
+
+@elementwise("math.isinf")
+def isinf(x: Float) -> Truth:
+    """Whether x is positive or negative infinity."""
+    return ir.isinf(x)
+
+
+def _truth(x: Value) -> Truth:
+    return x if x.dtype.is_bool else x.not_equal(ir.as_expr(0, x.dtype))

@@ -19,13 +19,13 @@ import numpy as np
 
 from tensorlang.errors import ArgumentError, ShapeError
 from tensorlang.ops.dispatch import own
-from tensorlang.ops.elementwise import collapse
 from tensorlang.ops.tensors import (
     Plan,
     Shape,
     TensorOperator,
     axis_of,
     call,
+    collapse,
     of_one_type,
     tensor_operator,
 )

@@ -6,11 +6,11 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 from tensorlang.errors import ShapeError
-from tensorlang.ops.elementwise import broadcast
 from tensorlang.ops.tensors import (
     Names,
     Plan,
     Shape,
+    broadcast,
     call,
     of_one_type,
     tensor_operator,

@@ -84,7 +84,8 @@ def _matrix(x: Tensor, transposed: bool) -> tuple[Expr, Expr]:
 
 
 def _batch(a: Tensor, b: Tensor) -> Expr:
-    return b.shape[0] if isinstance(a.shape[0], Const) else a.shape[0]
+    batch: Expr = (b if isinstance(a.shape[0], Const) else a).shape[0]
+    return batch
 
 
 def _rounded(sums: Tensor, like: Tensor, name: str) -> Tensor:

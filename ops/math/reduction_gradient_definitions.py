@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tensorlang.ir import as_expr, intrinsic
-from tensorlang.ir.nodes import Binary, Select
+from tensorlang.ir import as_expr, compute, intrinsic
+from tensorlang.ir.nodes import Binary, Const, Select
 from tensorlang.ops.along import Index, Rows, top_of
 from tensorlang.ops.assembling import stored, wide
-from tensorlang.ops.lifting import lifted
 from tensorlang.ops.math.reducers import bits_of, extreme, or_nan
 
 if TYPE_CHECKING:
@@ -18,18 +18,24 @@ if TYPE_CHECKING:
 _ROW = (1,)
 
 
-@lifted
-def sum_grad(dy: Expr, x: Expr) -> Expr:
+def sum_grad(dy: Tensor, x: Tensor) -> Tensor:
     """`dy` for each element."""
-    del x
-    return dy
+    return _spread(dy, x, lambda value: value)
 
 
-@lifted
-def mean_grad(dy: Expr, x: Expr, *, share: Expr) -> Expr:
+def mean_grad(dy: Tensor, x: Tensor, *, share: Expr) -> Tensor:
     """`dy / n` for each element."""
-    del x
-    return dy * share
+    return _spread(dy, x, lambda value: value * share)
+
+
+def _spread(dy: Tensor, x: Tensor, value: Callable[[Expr], Expr]) -> Tensor:
+    def element(*i: Expr) -> Expr:
+        pairs = zip(dy.shape, i, strict=True)
+        at = tuple(0 if isinstance(extent, Const) else n for extent, n in pairs)
+        return stored(value(wide(dy[at])), x.dtype)
+
+    made: Tensor = compute(x.shape, element, "y")
+    return made
 
 
 def max_grad(dy: Tensor, x: Tensor, *, dims: tuple[int, ...] = _ROW) -> Tensor:

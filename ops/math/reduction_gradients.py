@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from tensorlang.ops.binding import number
 from tensorlang.ops.dispatch import own
-from tensorlang.ops.elementwise import dimension_names
 from tensorlang.ops.math.folding import (
     axes_of,
     grad_launch,
@@ -17,8 +17,7 @@ from tensorlang.ops.math.folding import (
     grad_plan,
     spread_plan,
 )
-from tensorlang.ops.nn.activation_arguments import number
-from tensorlang.ops.tensors import TensorOperator, tensor_operator
+from tensorlang.ops.tensors import TensorOperator, dimension_names, tensor_operator
 
 if TYPE_CHECKING:
     from tensorlang.ops.operator import Launch

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from tensorlang.errors import ArgumentError
-from tensorlang.ops.fronts import ANY, REALS
+from tensorlang.ops.binding import number
 from tensorlang.ops.math.folding import fold, launch_of
-from tensorlang.ops.nn.activation_arguments import number
+from tensorlang.ops.signature import ANY, REALS
 from tensorlang.ops.tensors import FLOATS, TensorOperator
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from tensorlang.errors import ShapeError
-from tensorlang.ops.fronts import ANY
 from tensorlang.ops.math.folding import fold_names
 from tensorlang.ops.rows import one_axis, rows_of
+from tensorlang.ops.signature import ANY
 from tensorlang.ops.tensors import (
     FLOATS,
     Plan,

@@ -1,83 +1,54 @@
-"""`where`: one of two values by a condition, and its gradients."""
+"""One of several values: by a condition, or by bounds."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+import math
 
+from tensorlang import ir
 from tensorlang.errors import ArgumentError
 from tensorlang.ops.elementwise import elementwise
-from tensorlang.ops.fronts import ANY
-from tensorlang.ops.gradients import gradient
-from tensorlang.ops.operands import PYTHON, mixed
-
-if TYPE_CHECKING:
-    from tensorlang.ops.operator import Launch
-    from tensorlang.ops.tensors import Operand
-
-_HERE: Final = "tensorlang.ops.math.selection_scalars"
+from tensorlang.ops.math.binary import maximum, minimum
+from tensorlang.ops.signature import Float, Real, Truth, Value
 
 
-@elementwise(
-    "math.where",
-    f"{_HERE}:where",
-    operands=("cond", "a", "b"),
-    condition=0,
-    allowed=ANY,
-    aliases=("where",),
-)
-def where(
-    cond: Any, a: Operand, b: Operand, *, target: Any = None, out: Any = None
-) -> Launch:
-    """The element of `a` where `cond` holds, else that of `b`.
-
-    Args:
-        cond: An array of bool.
-        a: An array of any type, or a Python number.
-        b: The same; all shapes broadcast.
-        target: Where to compute.
-        out: Where the result goes.
-
-    Raises:
-        DTypeError, ShapeError, ArgumentError: an argument does not fit.
-    """
-    _an_array_beside("math.where", a, b)
-    return mixed(where, (cond, a, b), target, out)
+@elementwise("math.where", onnx="Where")
+def where(cond: Truth, a: Value, b: Value) -> Value:
+    """A where the condition is true, else b."""
+    return ir.select(cond, a, b)
 
 
-@gradient(
-    "math.where_grad",
-    f"{_HERE}:where_grad",
-    operands=("cond", "a", "b"),
-    condition=0,
-    aliases=("where_grad",),
-)
-def where_grad(
-    dy: Any, cond: Any, a: Operand, b: Operand, *, target: Any = None, out: Any = None
-) -> Launch:
-    """The gradients of `math.where` for `a` and `b`: dy where each was chosen, else 0.
+def _least(dtype: str) -> float:
+    kind = ir.DType(dtype)
+    return -math.inf if kind.is_float else kind.limits[0]
 
-    They have the shapes of `a` and `b`: what was broadcast is summed over. Where one of
-    these is a number, there is the other one's gradient only.
+
+def _most(dtype: str) -> float:
+    kind = ir.DType(dtype)
+    return math.inf if kind.is_float else kind.limits[1]
+
+
+@elementwise("math.clip", missing={"low": _least, "high": _most})
+def clip(x: Real, low: Real | None = None, high: Real | None = None) -> Real:
+    """x, but no less than `low`, and then no more than `high`; NaN stays NaN.
 
     Args:
-        dy: The gradient of the result, in its shape.
-        cond: The condition of `math.where`.
-        a: Floats, or a Python number.
-        b: The same.
-        target: Where to compute.
-        out: Where the results go: a tuple, or an array where there is one.
-
-    Raises:
-        DTypeError, ShapeError, ArgumentError: an argument does not fit.
+        low: A Python number, an array of `x`'s type that broadcasts, or None.
+        high: The same.
     """
-    _an_array_beside("math.where_grad", a, b)
-    return mixed(where_grad, (dy, cond, a, b), target, out)
+    if low is None or high is None:
+        raise ArgumentError("give a lower bound, an upper one, or both")
+    bounded: Real = minimum.element(maximum.element(x, low), high)
+    return bounded
 
 
-def _an_array_beside(id: str, a: Operand, b: Operand) -> None:
-    """Refuse two numbers: nothing says what type they are of."""
-    if type(a) in PYTHON and type(b) in PYTHON:
-        raise ArgumentError(
-            f"{id}: one of a and b has to be an array, whose type the other one takes; "
-            f"{a!r} and {b!r} are numbers"
-        )
+# of several that are equal any might be chosen: x has all of it, as in PyTorch
+@clip.gradient
+def clip_grad(
+    dy: Float, x: Float, low: Float, high: Float
+) -> tuple[Float, Float, Float]:
+    """The gradients of `math.clip`: dy for the one of the three that it gave."""
+    return (
+        ir.select((x >= low) & (x <= high), dy, 0.0),
+        ir.select((x < low) & (low < high), dy, 0.0),
+        ir.select((x > high) | (high < low), dy, 0.0),
+    )

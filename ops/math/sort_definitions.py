@@ -136,7 +136,8 @@ class _Radix:
 
     @property
     def _length(self) -> Expr:
-        return self.x.shape[1]
+        length: Expr = self.x.shape[1]
+        return length
 
     def _buffers(self, side: int) -> tuple[Buffer, ...]:
         """Keys, and positions where they are asked for: here or there."""

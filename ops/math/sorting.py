@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tensorlang.ops.dispatch import own
-from tensorlang.ops.elementwise import same
-from tensorlang.ops.fronts import ANY
 from tensorlang.ops.rows import one_axis, rows_of
+from tensorlang.ops.signature import ANY
 from tensorlang.ops.tensors import (
     FLOATS,
     Plan,
@@ -20,6 +19,7 @@ from tensorlang.ops.tensors import (
     axis_of,
     call,
     of_one_type,
+    same,
     tensor_algorithm,
     tensor_operator,
 )

@@ -2,28 +2,110 @@
 
 from __future__ import annotations
 
-from typing import Final
+from tensorlang import ir
+from tensorlang.ops.elementwise import elementwise
+from tensorlang.ops.signature import Float, Real
 
-from tensorlang.ops.fronts import REALS, unary
 
-_HERE: Final = "tensorlang.ops.math.unary_scalars"
+@elementwise("math.negative", onnx="Neg")
+def negative(x: Real) -> Real:
+    """-x; integers wrap."""
+    return -x
 
-negative = unary("math.negative", f"{_HERE}:negative", "-x; integers wrap.", REALS)
-abs = unary("math.abs", f"{_HERE}:absolute", "The size of each element.", REALS)
-sign = unary(
-    "math.sign", f"{_HERE}:sign", "1 above 0, -1 below, 0 at 0 and at NaN.", REALS
-)
-square = unary("math.square", f"{_HERE}:square", "x times x; integers wrap.", REALS)
-exp = unary("math.exp", f"{_HERE}:exp", "e to the power of each element.")
-expm1 = unary("math.expm1", f"{_HERE}:expm1", "exp(x) - 1, exact near 0.")
-log = unary("math.log", f"{_HERE}:log", "The natural logarithm; -inf at 0, NaN below.")
-log1p = unary("math.log1p", f"{_HERE}:log1p", "log(1 + x), exact near 0.")
-sqrt = unary("math.sqrt", f"{_HERE}:sqrt", "The square root; NaN below 0.")
-rsqrt = unary("math.rsqrt", f"{_HERE}:rsqrt", "1 over the square root; inf at 0.")
-reciprocal = unary("math.reciprocal", f"{_HERE}:reciprocal", "1 over each element.")
-erf = unary("math.erf", f"{_HERE}:erf", "The error function.")
-sin = unary("math.sin", f"{_HERE}:sin", "The sine of radians, of any size.")
-cos = unary("math.cos", f"{_HERE}:cos", "The cosine of radians, of any size.")
-tanh = unary("math.tanh", f"{_HERE}:tanh", "The hyperbolic tangent.")
-floor = unary("math.floor", f"{_HERE}:floor", "The largest whole number not above.")
-ceil = unary("math.ceil", f"{_HERE}:ceil", "The smallest whole number not below.")
+
+@elementwise("math.abs", onnx="Abs")
+def abs(x: Real) -> Real:
+    """Absolute value."""
+    return x if x.dtype.kind == "uint" else ir.unary("abs", x)
+
+
+@elementwise("math.sign", onnx="Sign")
+def sign(x: Real) -> Real:
+    """1 above 0, -1 below, 0 at 0 and at NaN."""
+    one, zero = ir.as_expr(1, x.dtype), ir.as_expr(0, x.dtype)
+    rest = zero if x.dtype.kind == "uint" else ir.select(x < zero, -one, zero)
+    return ir.select(x > zero, one, rest)
+
+
+@elementwise("math.square")
+def square(x: Real) -> Real:
+    """X times x; integers wrap."""
+    return x * x
+
+
+@elementwise("math.exp", onnx="Exp")
+def exp(x: Float) -> Float:
+    """E to the power x."""
+    return ir.exp(x)
+
+
+@elementwise("math.expm1")
+def expm1(x: Float) -> Float:
+    """exp(x) - 1, accurate near 0."""
+    return ir.expm1(x)
+
+
+@elementwise("math.log", onnx="Log")
+def log(x: Float) -> Float:
+    """Natural logarithm; -inf at 0, NaN below."""
+    return ir.log(x)
+
+
+@elementwise("math.log1p")
+def log1p(x: Float) -> Float:
+    """log(1 + x), accurate near 0."""
+    return ir.log1p(x)
+
+
+@elementwise("math.sqrt", onnx="Sqrt")
+def sqrt(x: Float) -> Float:
+    """Square root; NaN below 0."""
+    return ir.sqrt(x)
+
+
+@elementwise("math.rsqrt")
+def rsqrt(x: Float) -> Float:
+    """1 / sqrt(x); inf at 0."""
+    return 1.0 / ir.sqrt(x)
+
+
+@elementwise("math.reciprocal", onnx="Reciprocal")
+def reciprocal(x: Float) -> Float:
+    """1 / x."""
+    return 1.0 / x
+
+
+@elementwise("math.erf", onnx="Erf")
+def erf(x: Float) -> Float:
+    """The error function."""
+    return ir.erf(x)
+
+
+@elementwise("math.sin", onnx="Sin")
+def sin(x: Float) -> Float:
+    """Sine of radians, of any size."""
+    return ir.sin(x)
+
+
+@elementwise("math.cos", onnx="Cos")
+def cos(x: Float) -> Float:
+    """Cosine of radians, of any size."""
+    return ir.cos(x)
+
+
+@elementwise("math.tanh", onnx="Tanh")
+def tanh(x: Float) -> Float:
+    """Hyperbolic tangent."""
+    return ir.tanh(x)
+
+
+@elementwise("math.floor", onnx="Floor")
+def floor(x: Float) -> Float:
+    """The largest whole number not above x."""
+    return ir.floor(x)
+
+
+@elementwise("math.ceil", onnx="Ceil")
+def ceil(x: Float) -> Float:
+    """The smallest whole number not below x."""
+    return ir.ceil(x)

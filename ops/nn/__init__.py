@@ -1,224 +1,122 @@
 """Operators of neural networks."""
 
-from tensorlang.ops.nn.activation import (
-    gelu,
-    leaky_relu,
-    relu,
-    sigmoid,
-    silu,
-    softplus,
-    tanh,
-)
-from tensorlang.ops.nn.activation_gradients import (
-    gelu_grad,
-    leaky_relu_grad,
-    relu_grad,
-    sigmoid_grad,
-    silu_grad,
-    softplus_grad,
-    tanh_grad,
-)
-from tensorlang.ops.nn.batch_norm import (
-    batch_norm,
-    batch_norm_grad,
-    batch_norm_train,
-    batch_norm_train_grad,
-)
-from tensorlang.ops.nn.convolution import (
-    conv1d,
-    conv1d_grad,
-    conv1d_grad_data,
-    conv1d_grad_weight,
-    conv1d_transpose,
-    conv1d_transpose_grad,
-    conv2d,
-    conv2d_grad,
-    conv2d_grad_data,
-    conv2d_grad_weight,
-    conv2d_transpose,
-    conv2d_transpose_grad,
-    conv3d,
-    conv3d_grad,
-    conv3d_grad_data,
-    conv3d_grad_weight,
-    conv3d_transpose,
-    conv3d_transpose_grad,
-)
-from tensorlang.ops.nn.cross_entropy import (
-    cross_entropy,
-    cross_entropy_grad,
-)
-from tensorlang.ops.nn.dense import PackedWeight, dense, dense_grad, prepack
-from tensorlang.ops.nn.dropout import dropout, dropout_grad, dropout_train
-from tensorlang.ops.nn.embedding import embedding, embedding_grad
+from tensorlang.ops.nn.activation import gelu as gelu
+from tensorlang.ops.nn.activation import leaky_relu as leaky_relu
+from tensorlang.ops.nn.activation import relu as relu
+from tensorlang.ops.nn.activation import relu_grad as relu_grad
+from tensorlang.ops.nn.activation import sigmoid as sigmoid
+from tensorlang.ops.nn.activation import silu as silu
+from tensorlang.ops.nn.activation import softplus as softplus
+from tensorlang.ops.nn.activation import tanh as tanh
+from tensorlang.ops.nn.batch_norm import batch_norm as batch_norm
+from tensorlang.ops.nn.batch_norm import batch_norm_grad as batch_norm_grad
+from tensorlang.ops.nn.batch_norm import batch_norm_train as batch_norm_train
+from tensorlang.ops.nn.batch_norm import batch_norm_train_grad as batch_norm_train_grad
+from tensorlang.ops.nn.convolution import conv1d as conv1d
+from tensorlang.ops.nn.convolution import conv1d_grad as conv1d_grad
+from tensorlang.ops.nn.convolution import conv1d_grad_data as conv1d_grad_data
+from tensorlang.ops.nn.convolution import conv1d_grad_weight as conv1d_grad_weight
+from tensorlang.ops.nn.convolution import conv1d_transpose as conv1d_transpose
+from tensorlang.ops.nn.convolution import conv1d_transpose_grad as conv1d_transpose_grad
+from tensorlang.ops.nn.convolution import conv2d as conv2d
+from tensorlang.ops.nn.convolution import conv2d_grad as conv2d_grad
+from tensorlang.ops.nn.convolution import conv2d_grad_data as conv2d_grad_data
+from tensorlang.ops.nn.convolution import conv2d_grad_weight as conv2d_grad_weight
+from tensorlang.ops.nn.convolution import conv2d_transpose as conv2d_transpose
+from tensorlang.ops.nn.convolution import conv2d_transpose_grad as conv2d_transpose_grad
+from tensorlang.ops.nn.convolution import conv3d as conv3d
+from tensorlang.ops.nn.convolution import conv3d_grad as conv3d_grad
+from tensorlang.ops.nn.convolution import conv3d_grad_data as conv3d_grad_data
+from tensorlang.ops.nn.convolution import conv3d_grad_weight as conv3d_grad_weight
+from tensorlang.ops.nn.convolution import conv3d_transpose as conv3d_transpose
+from tensorlang.ops.nn.convolution import conv3d_transpose_grad as conv3d_transpose_grad
+from tensorlang.ops.nn.cross_entropy import cross_entropy as cross_entropy
+from tensorlang.ops.nn.cross_entropy import cross_entropy_grad as cross_entropy_grad
+from tensorlang.ops.nn.dense import PackedWeight as PackedWeight
+from tensorlang.ops.nn.dense import dense as dense
+from tensorlang.ops.nn.dense import dense_grad as dense_grad
+from tensorlang.ops.nn.dense import prepack as prepack
+from tensorlang.ops.nn.dropout import dropout as dropout
+from tensorlang.ops.nn.dropout import dropout_grad as dropout_grad
+from tensorlang.ops.nn.dropout import dropout_train as dropout_train
+from tensorlang.ops.nn.embedding import embedding as embedding
+from tensorlang.ops.nn.embedding import embedding_grad as embedding_grad
+from tensorlang.ops.nn.global_pooling import global_avg_pool as global_avg_pool
 from tensorlang.ops.nn.global_pooling import (
-    global_avg_pool,
-    global_avg_pool_grad,
-    global_max_pool,
-    global_max_pool_grad,
+    global_avg_pool_grad as global_avg_pool_grad,
 )
-from tensorlang.ops.nn.joining import (
-    concatenate,
-    concatenate_grad,
-    pad,
-    pad_grad,
+from tensorlang.ops.nn.global_pooling import global_max_pool as global_max_pool
+from tensorlang.ops.nn.global_pooling import (
+    global_max_pool_grad as global_max_pool_grad,
 )
-from tensorlang.ops.nn.movement import (
-    batch_flatten,
-    batch_flatten_grad,
-    reshape,
-    reshape_grad,
-    transpose,
-    transpose_grad,
-)
-from tensorlang.ops.nn.mse import mse, mse_grad
-from tensorlang.ops.nn.norms import (
-    layer_norm,
-    layer_norm_grad,
-    rms_norm,
-    rms_norm_grad,
-)
+from tensorlang.ops.nn.joining import concatenate as concatenate
+from tensorlang.ops.nn.joining import concatenate_grad as concatenate_grad
+from tensorlang.ops.nn.joining import pad as pad
+from tensorlang.ops.nn.joining import pad_grad as pad_grad
+from tensorlang.ops.nn.movement import batch_flatten as batch_flatten
+from tensorlang.ops.nn.movement import batch_flatten_grad as batch_flatten_grad
+from tensorlang.ops.nn.movement import reshape as reshape
+from tensorlang.ops.nn.movement import reshape_grad as reshape_grad
+from tensorlang.ops.nn.movement import transpose as transpose
+from tensorlang.ops.nn.movement import transpose_grad as transpose_grad
+from tensorlang.ops.nn.mse import mse as mse
+from tensorlang.ops.nn.mse import mse_grad as mse_grad
+from tensorlang.ops.nn.norms import layer_norm as layer_norm
+from tensorlang.ops.nn.norms import layer_norm_grad as layer_norm_grad
+from tensorlang.ops.nn.norms import rms_norm as rms_norm
+from tensorlang.ops.nn.norms import rms_norm_grad as rms_norm_grad
+from tensorlang.ops.nn.pooling import adaptive_avg_pool1d as adaptive_avg_pool1d
 from tensorlang.ops.nn.pooling import (
-    adaptive_avg_pool1d,
-    adaptive_avg_pool1d_grad,
-    adaptive_avg_pool2d,
-    adaptive_avg_pool2d_grad,
-    adaptive_avg_pool3d,
-    adaptive_avg_pool3d_grad,
-    adaptive_max_pool1d,
-    adaptive_max_pool1d_grad,
-    adaptive_max_pool2d,
-    adaptive_max_pool2d_grad,
-    adaptive_max_pool3d,
-    adaptive_max_pool3d_grad,
-    avg_pool1d,
-    avg_pool1d_grad,
-    avg_pool2d,
-    avg_pool2d_grad,
-    avg_pool3d,
-    avg_pool3d_grad,
-    max_pool1d,
-    max_pool1d_grad,
-    max_pool2d,
-    max_pool2d_grad,
-    max_pool3d,
-    max_pool3d_grad,
+    adaptive_avg_pool1d_grad as adaptive_avg_pool1d_grad,
 )
-from tensorlang.ops.nn.slicing import slice, slice_grad
-from tensorlang.ops.nn.softmax import (
-    log_softmax,
-    log_softmax_grad,
-    softmax,
-    softmax_grad,
+from tensorlang.ops.nn.pooling import adaptive_avg_pool2d as adaptive_avg_pool2d
+from tensorlang.ops.nn.pooling import (
+    adaptive_avg_pool2d_grad as adaptive_avg_pool2d_grad,
 )
-from tensorlang.ops.nn.splitting import split, stack
+from tensorlang.ops.nn.pooling import adaptive_avg_pool3d as adaptive_avg_pool3d
+from tensorlang.ops.nn.pooling import (
+    adaptive_avg_pool3d_grad as adaptive_avg_pool3d_grad,
+)
+from tensorlang.ops.nn.pooling import adaptive_max_pool1d as adaptive_max_pool1d
+from tensorlang.ops.nn.pooling import (
+    adaptive_max_pool1d_grad as adaptive_max_pool1d_grad,
+)
+from tensorlang.ops.nn.pooling import adaptive_max_pool2d as adaptive_max_pool2d
+from tensorlang.ops.nn.pooling import (
+    adaptive_max_pool2d_grad as adaptive_max_pool2d_grad,
+)
+from tensorlang.ops.nn.pooling import adaptive_max_pool3d as adaptive_max_pool3d
+from tensorlang.ops.nn.pooling import (
+    adaptive_max_pool3d_grad as adaptive_max_pool3d_grad,
+)
+from tensorlang.ops.nn.pooling import avg_pool1d as avg_pool1d
+from tensorlang.ops.nn.pooling import avg_pool1d_grad as avg_pool1d_grad
+from tensorlang.ops.nn.pooling import avg_pool2d as avg_pool2d
+from tensorlang.ops.nn.pooling import avg_pool2d_grad as avg_pool2d_grad
+from tensorlang.ops.nn.pooling import avg_pool3d as avg_pool3d
+from tensorlang.ops.nn.pooling import avg_pool3d_grad as avg_pool3d_grad
+from tensorlang.ops.nn.pooling import max_pool1d as max_pool1d
+from tensorlang.ops.nn.pooling import max_pool1d_grad as max_pool1d_grad
+from tensorlang.ops.nn.pooling import max_pool2d as max_pool2d
+from tensorlang.ops.nn.pooling import max_pool2d_grad as max_pool2d_grad
+from tensorlang.ops.nn.pooling import max_pool3d as max_pool3d
+from tensorlang.ops.nn.pooling import max_pool3d_grad as max_pool3d_grad
+from tensorlang.ops.nn.slicing import slice as slice
+from tensorlang.ops.nn.slicing import slice_grad as slice_grad
+from tensorlang.ops.nn.softmax import log_softmax as log_softmax
+from tensorlang.ops.nn.softmax import log_softmax_grad as log_softmax_grad
+from tensorlang.ops.nn.softmax import softmax as softmax
+from tensorlang.ops.nn.softmax import softmax_grad as softmax_grad
+from tensorlang.ops.nn.splitting import split as split
+from tensorlang.ops.nn.splitting import stack as stack
+from tensorlang.ops.nn.winograd_packing import PackedWindows as PackedWindows
+from tensorlang.ops.nn.winograd_packing import conv2d_winograd as conv2d_winograd
 from tensorlang.ops.nn.winograd_packing import (
-    PackedWindows,
-    conv2d_winograd,
-    conv2d_winograd_weight,
+    conv2d_winograd_weight as conv2d_winograd_weight,
 )
+from tensorlang.ops.operator import Operator
+from tensorlang.ops.registry import attribute
 
-__all__ = [
-    "PackedWeight",
-    "PackedWindows",
-    "adaptive_avg_pool1d",
-    "adaptive_avg_pool1d_grad",
-    "adaptive_avg_pool2d",
-    "adaptive_avg_pool2d_grad",
-    "adaptive_avg_pool3d",
-    "adaptive_avg_pool3d_grad",
-    "adaptive_max_pool1d",
-    "adaptive_max_pool1d_grad",
-    "adaptive_max_pool2d",
-    "adaptive_max_pool2d_grad",
-    "adaptive_max_pool3d",
-    "adaptive_max_pool3d_grad",
-    "avg_pool1d",
-    "avg_pool1d_grad",
-    "avg_pool2d",
-    "avg_pool2d_grad",
-    "avg_pool3d",
-    "avg_pool3d_grad",
-    "batch_flatten",
-    "batch_flatten_grad",
-    "batch_norm",
-    "batch_norm_grad",
-    "batch_norm_train",
-    "batch_norm_train_grad",
-    "concatenate",
-    "concatenate_grad",
-    "conv1d",
-    "conv1d_grad",
-    "conv1d_grad_data",
-    "conv1d_grad_weight",
-    "conv1d_transpose",
-    "conv1d_transpose_grad",
-    "conv2d",
-    "conv2d_grad",
-    "conv2d_grad_data",
-    "conv2d_grad_weight",
-    "conv2d_transpose",
-    "conv2d_transpose_grad",
-    "conv2d_winograd",
-    "conv2d_winograd_weight",
-    "conv3d",
-    "conv3d_grad",
-    "conv3d_grad_data",
-    "conv3d_grad_weight",
-    "conv3d_transpose",
-    "conv3d_transpose_grad",
-    "cross_entropy",
-    "cross_entropy_grad",
-    "dense",
-    "dense_grad",
-    "dropout",
-    "dropout_grad",
-    "dropout_train",
-    "embedding",
-    "embedding_grad",
-    "gelu",
-    "gelu_grad",
-    "global_avg_pool",
-    "global_avg_pool_grad",
-    "global_max_pool",
-    "global_max_pool_grad",
-    "layer_norm",
-    "layer_norm_grad",
-    "leaky_relu",
-    "leaky_relu_grad",
-    "log_softmax",
-    "log_softmax_grad",
-    "max_pool1d",
-    "max_pool1d_grad",
-    "max_pool2d",
-    "max_pool2d_grad",
-    "max_pool3d",
-    "max_pool3d_grad",
-    "mse",
-    "mse_grad",
-    "pad",
-    "pad_grad",
-    "prepack",
-    "relu",
-    "relu_grad",
-    "reshape",
-    "reshape_grad",
-    "rms_norm",
-    "rms_norm_grad",
-    "sigmoid",
-    "sigmoid_grad",
-    "silu",
-    "silu_grad",
-    "slice",
-    "slice_grad",
-    "softmax",
-    "softmax_grad",
-    "softplus",
-    "softplus_grad",
-    "split",
-    "stack",
-    "tanh",
-    "tanh_grad",
-    "transpose",
-    "transpose_grad",
-]
+
+def __getattr__(name: str) -> Operator:  # a gradient that is derived
+    return attribute(__name__, name)

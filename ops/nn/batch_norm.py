@@ -11,8 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from tensorlang.errors import DTypeError, ShapeError
+from tensorlang.ops.binding import number
 from tensorlang.ops.math.folding import is_long
-from tensorlang.ops.nn.activation_arguments import number
 from tensorlang.ops.rows import one_axis
 from tensorlang.ops.tensors import (
     Plan,

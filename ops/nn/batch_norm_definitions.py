@@ -56,7 +56,7 @@ class Channels:
     def count(self) -> Expr:
         """How many elements a channel has, in the type that is computed in."""
         n, *_ = extents = self.array.shape
-        number = n * extents[2] if self.dim == _IMAGES else extents[1]
+        number: Expr = n * extents[2] if self.dim == _IMAGES else extents[1]
         return number.cast(self.rows.dtype)
 
     def sum(self, value: Value, name: str) -> Channel:
@@ -98,7 +98,7 @@ class Channels:
     def _of_images(self) -> Moments:
         """Moments of each image first, in one trip through memory."""
         rows, given = self.rows, self.given
-        size = self.array.shape[2].cast(rows.dtype)
+        size: Expr = self.array.shape[2].cast(rows.dtype)
         sums: Tensor = rows.fold("sum", rows.__getitem__, "total_of_image")
 
         def off(at: Index) -> Expr:

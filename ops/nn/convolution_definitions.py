@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tensorlang.ir import reduce_axis
 from tensorlang.ir import sum as total
 from tensorlang.ops.assembling import stored, wide
-from tensorlang.ops.nn import activation_scalars
+from tensorlang.ops.nn.epilogues import activated
 from tensorlang.ops.nn.images import Layout, numbers, padded, staged
 
 if TYPE_CHECKING:
@@ -363,19 +363,10 @@ def finished(
         _, own, _ = frame.parts(indices)
         value = read(indices) if read else sums[indices]
         shifted = value if b is None else value + wide(b[own])
-        return stored(_activated(shifted, activation), dtype)
+        return stored(activated(shifted, activation), dtype)
 
     result: Tensor = staged(shape, names, element, name)
     return result
-
-
-def _activated(value: Expr, activation: str | None) -> Expr:
-    if activation is None:
-        return value
-    if activation == "gelu":
-        return activation_scalars.gelu(value, approximate="none")
-    found: Expr = getattr(activation_scalars, activation)(value)
-    return found
 
 
 def narrowed(

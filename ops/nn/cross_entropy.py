@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tensorlang.errors import ArgumentError, DTypeError, KernelError, ShapeError
+from tensorlang.ops.binding import number
 from tensorlang.ops.dispatch import own
 from tensorlang.ops.indices import index_type
-from tensorlang.ops.nn.activation_arguments import number
 from tensorlang.ops.rows import NAMES, one_axis, rows_of
 from tensorlang.ops.tensors import Plan, Shape, axis_of, call, tensor_operator
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from tensorlang.ops.nn import activation_scalars
+from tensorlang.ops.nn.activation import gelu, relu, sigmoid, silu, tanh
 
 if TYPE_CHECKING:
     from tensorlang.ir.nodes import Expr
 
+_ELEMENTS: Final = {op.__name__: op.element for op in (relu, sigmoid, silu, tanh)}
 
-def activated(value: Expr, name: str) -> Expr:
+
+def activated(value: Expr, name: str | None) -> Expr:
     """The activation of that name (`none`, `relu`, `gelu`, `gelu_tanh`, ...)."""
-    if name == "none":
+    if name in (None, "none"):
         return value
-    if name.startswith("gelu"):
+    if name in ("gelu", "gelu_tanh"):
         approximate = "tanh" if name == "gelu_tanh" else "none"
-        return activation_scalars.gelu(value, approximate=approximate)
-    made: Expr = getattr(activation_scalars, name)(value)
-    return made
+        return gelu.element(value, approximate=approximate)  # type: ignore[no-any-return]
+    return _ELEMENTS[name](value)  # type: ignore[no-any-return]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tensorlang.errors import ArgumentError
+from tensorlang.ops.binding import number_of, type_of
 from tensorlang.ops.dispatch import own
 from tensorlang.ops.nn.joining_plans import (
     cropped,
@@ -21,7 +22,6 @@ from tensorlang.ops.nn.joining_plans import (
     parted_names,
 )
 from tensorlang.ops.nn.movement_plans import ANY, INTEGERS
-from tensorlang.ops.operands import fitted, type_of
 from tensorlang.ops.tensors import call, tensor_operator
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def pad(
     if type(x) is not np.ndarray:
         own(x)
     kind, name = type_of("nn.pad", x)
-    number = 0 if value is None else fitted("nn.pad", value, kind, name)
+    number = 0 if value is None else number_of("nn.pad", value, kind, name)
     if kind in ("bool", "float"):  # kernels take no truths
         number = float(number)
     asked = {"padding": _pairs("nn.pad", padding)}

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from tensorlang.errors import DTypeError, ShapeError
-from tensorlang.ops.nn.activation_arguments import number
+from tensorlang.ops.binding import number
 from tensorlang.ops.tensors import Plan, Shape, TensorOperator, call, tensor_operator
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
+from tensorlang.ops.binding import type_of
 from tensorlang.ops.dispatch import own
 from tensorlang.ops.nn.movement_plans import ANY
 from tensorlang.ops.nn.slicing_plans import cut, put_back, sliced, sliced_names
-from tensorlang.ops.operands import type_of
 from tensorlang.ops.tensors import call, tensor_operator
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tensorlang.errors import ArgumentError, ShapeError
+from tensorlang.ops.binding import type_of
 from tensorlang.ops.dispatch import own
 from tensorlang.ops.nn.joining import several
 from tensorlang.ops.nn.joining_plans import (
@@ -18,7 +19,6 @@ from tensorlang.ops.nn.joining_plans import (
 )
 from tensorlang.ops.nn.movement import whole
 from tensorlang.ops.nn.movement_plans import ANY
-from tensorlang.ops.operands import type_of
 from tensorlang.ops.tensors import axis_of, call, tensor_operator
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from tensorlang.ir.nodes import (
     as_expr,
     splat,
 )
-from tensorlang.ir.sizes import size_ranges
+from tensorlang.ir.size_bounds import size_ranges
 from tensorlang.ir.visit import rebuild
 
 REGISTER_BYTES: Final = 64

@@ -43,7 +43,7 @@ from tensorlang.ir.nodes import (
     seq,
     splat,
 )
-from tensorlang.ir.sizes import size_ranges
+from tensorlang.ir.size_bounds import size_ranges
 from tensorlang.ir.visit import rebuild, substitute, walk
 
 MAX_LANES: Final = 64

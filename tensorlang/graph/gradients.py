@@ -17,6 +17,7 @@ from typing import Any, Final, TypeAlias
 from tensorlang.errors import GraphError, OperatorError
 from tensorlang.graph.specs import TensorSpec
 from tensorlang.graph.values import REPLAYING, Node, Value, values_in
+from tensorlang.ops.elementwise import Gradient
 from tensorlang.ops.operator import Operator
 from tensorlang.ops.registry import find
 
@@ -110,7 +111,7 @@ def of_operator(site: Site) -> Found:
 
 @cache
 def _signature(op: Operator) -> inspect.Signature:
-    return inspect.signature(op.__wrapped__)
+    return inspect.signature(op)
 
 
 def arguments_of(node: Node) -> dict[str, Any]:
@@ -142,12 +143,26 @@ def by_name(site: Site, takers: Sequence[str] = ()) -> Found:
     except OperatorError:
         raise GraphError(_without(node)) from None
     made = gradient(
-        site.dy, *_positional(site, gradient), **_by_keyword(site, gradient)
+        *_seeds(site, gradient),
+        *_positional(site, gradient),
+        **_by_keyword(site, gradient),
     )
     results = made if isinstance(made, tuple) else (made,)
     named = [site.named.get(name) for name in takers]
     given = values_in(named if takers else (node.args, tuple(node.kwargs.values())))
     return list(zip(filter(is_float, given), results, strict=False))
+
+
+def _seeds(site: Site, gradient: Operator) -> list[Value | None]:
+    """The gradients of the results, as the gradient takes them: of all, or the first.
+
+    Of an operand that is a number there is no result.
+    """
+    if not isinstance(gradient, Gradient) or len(gradient.seeds) == 1:
+        return [site.dy]
+    dys = iter(site.dys)
+    there = (values_in([site.named.get(like, ())]) for like in gradient.seeds.values())
+    return [next(dys) if any(True for _ in found) else None for found in there]
 
 
 def _without(node: Node) -> str:

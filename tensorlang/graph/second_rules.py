@@ -7,16 +7,16 @@ no such words: the gradient of its gradient is the operator itself.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from tensorlang.graph.gradients import Found, Site, rule
-from tensorlang.graph.second_words import SLOPES, WINDOW, WORDS
+from tensorlang.graph.second_words import WINDOW, WORDS
 from tensorlang.graph.specs import TensorSpec
 from tensorlang.graph.values import Value, zeros
 from tensorlang.ops import find, math, nn
 
 
-@rule(*(f"{id}_grad" for id in (*SLOPES, *WORDS)))
+@rule(*(f"{id}_grad" for id in WORDS))
 def _said_anew(site: Site) -> Found:
     """By plain operators, on values of their own."""
     from tensorlang.graph.autodiff import backward  # noqa: PLC0415 - it builds on this
@@ -24,12 +24,7 @@ def _said_anew(site: Site) -> Found:
 
     own = {k: apart(v) if isinstance(v, Value) else v for k, v in site.named.items()}
     id = site.node.id.removesuffix("_grad")
-    if id in SLOPES:
-        dy, x = own.pop("dy"), own["x"]
-        made: Any = dy * SLOPES[id](**own)
-        own |= {"dy": dy, "x": x}
-    else:
-        made = WORDS[id](**own)
+    made = WORDS[id](**own)
     results = made if isinstance(made, tuple) else (made,)
     kept = [
         value for value in results if value is not None
@@ -42,7 +37,7 @@ def _said_anew(site: Site) -> Found:
 # -------------------------------------------------------------- what is linear
 
 _LINEAR: Final = (
-    *("math.sum", "math.mean", "math.cumsum", "math.negative", "nn.batch_flatten"),
+    *("math.sum", "math.mean", "math.cumsum", "nn.batch_flatten"),
     *("nn.reshape", "nn.slice", "nn.transpose", "nn.global_avg_pool"),
     *(f"nn.avg_pool{rank}d" for rank in (1, 2, 3)),
     *(f"nn.adaptive_avg_pool{rank}d" for rank in (1, 2, 3)),

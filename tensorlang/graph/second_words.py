@@ -11,132 +11,7 @@ from tensorlang.graph.gradient_rules import across, beside, by_channel, unbroadc
 from tensorlang.graph.values import Value, zeros
 from tensorlang.ops import find, math, nn
 
-# ---------------------------------------------------- dy times a function of x
-
-
-def _sigmoid_slope(x: Any) -> Any:
-    y = nn.sigmoid(x)
-    return y * (1.0 - y)
-
-
-def _tanh_slope(x: Any) -> Any:
-    return 1.0 - math.square(math.tanh(x))
-
-
-def _silu_slope(x: Any) -> Any:
-    y = nn.sigmoid(x)
-    return y * (1.0 + x * (1.0 - y))
-
-
-def _gelu_slope(x: Any, approximate: str = "none") -> Any:
-    if approximate == "none":
-        share = (math.erf(x * plain.sqrt(0.5)) + 1.0) * 0.5
-        return share + x * math.exp(math.square(x) * -0.5) * (2 * plain.pi) ** -0.5
-    root, cubic = plain.sqrt(2 / plain.pi), 0.044715
-    bent = math.tanh((x + math.square(x) * x * cubic) * root)
-    slope = (1.0 + math.square(x) * (3 * cubic)) * root
-    return (bent + 1.0) * 0.5 + x * 0.5 * (1.0 - math.square(bent)) * slope
-
-
-def _softplus_slope(x: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
-    far = math.greater(x * beta, threshold)
-    return math.where(far, 1.0, nn.sigmoid(x * beta))
-
-
-SLOPES: Final[dict[str, Callable[..., Any]]] = {
-    "math.square": lambda x: x * 2.0,
-    "math.sin": math.cos,
-    "math.cos": lambda x: math.negative(math.sin(x)),
-    "math.exp": math.exp,
-    "math.expm1": math.exp,
-    "math.log": math.reciprocal,
-    "math.log1p": lambda x: math.reciprocal(x + 1.0),
-    "math.sqrt": lambda x: math.rsqrt(x) * 0.5,
-    "math.rsqrt": lambda x: math.rsqrt(x) / x * -0.5,
-    "math.reciprocal": lambda x: math.negative(math.square(math.reciprocal(x))),
-    "math.tanh": _tanh_slope,
-    "math.erf": lambda x: math.exp(math.negative(math.square(x))) * 2 / plain.pi**0.5,
-    "math.abs": math.sign,
-    **dict.fromkeys(("math.sign", "math.floor", "math.ceil"), lambda x: zeros(x.spec)),
-    "nn.sigmoid": _sigmoid_slope,
-    "nn.tanh": _tanh_slope,
-    "nn.silu": _silu_slope,
-    "nn.gelu": _gelu_slope,
-    "nn.softplus": _softplus_slope,
-}
-
-
 # ------------------------------------------------------------ whole gradients
-
-
-def _relu(dy: Any, x: Any) -> Any:
-    return math.where(math.greater(x, 0.0), dy, 0.0)
-
-
-def _leaky(dy: Any, x: Any, negative_slope: float) -> Any:
-    return math.where(math.greater(x, 0.0), dy, dy * negative_slope)
-
-
-def _multiply(dy: Any, a: Any, b: Any) -> Any:
-    return _like(dy * b, a), _like(dy * a, b)
-
-
-def _divide(dy: Any, a: Any, b: Any) -> Any:
-    by_b = dy * a / math.square(b) * -1.0 if isinstance(b, Value) else None
-    return _like(dy / b, a), _like(by_b, b)
-
-
-def _power(dy: Any, a: Any, b: Any) -> Any:
-    base = isinstance(a, Value)
-    by_base = dy * b * math.power(a, b - 1.0) if base else None
-    by_base = _like(by_base, a)
-    if not isinstance(b, Value):
-        return by_base, None
-    by_exponent = dy * math.power(a, b)
-    return by_base, _like(by_exponent * (math.log(a) if base else _log(a)), b)
-
-
-def _log(a: float) -> float:
-    if a > 0:
-        return plain.log(a)
-    return -plain.inf if a == 0 else plain.nan
-
-
-def _where(dy: Any, cond: Any, a: Any, b: Any) -> Any:
-    picked = math.where(cond, dy, 0.0), math.where(cond, 0.0, dy)
-    return tuple(_like(each, of) for each, of in zip(picked, (a, b), strict=True))
-
-
-def _maximum(dy: Any, a: Any, b: Any) -> Any:
-    return _chosen(dy, a, b, math.less)
-
-
-def _minimum(dy: Any, a: Any, b: Any) -> Any:
-    return _chosen(dy, a, b, math.greater)
-
-
-def _chosen(dy: Any, a: Any, b: Any, lost: Any) -> Any:
-    """Dy where an operand did not lose, half of it in a tie."""
-    tied = math.where(math.equal(a, b), dy * 0.5, dy)
-    made = (math.where(lost(a, b), 0.0, tied), math.where(lost(b, a), 0.0, tied))
-    return tuple(_like(each, of) for each, of in zip(made, (a, b), strict=True))
-
-
-def _clip(dy: Any, x: Any, low: Any, high: Any) -> Any:
-    low, high = (
-        (-plain.inf if low is None else low),
-        (plain.inf if high is None else high),
-    )
-    below, above = math.less(x, low), math.greater(x, high)
-    inside = math.logical_not(math.logical_or(below, above))
-    made = [_like(math.where(inside, dy, 0.0), x), None, None]
-    if isinstance(low, Value):
-        lowest = math.logical_and(below, math.less(low, high))
-        made[1] = _like(math.where(lowest, dy, 0.0), low)
-    if isinstance(high, Value):
-        highest = math.logical_or(above, math.less(high, low))
-        made[2] = _like(math.where(highest, dy, 0.0), high)
-    return tuple(made)
 
 
 def _like(dy: Any, operand: Any) -> Any:
@@ -268,15 +143,6 @@ def _mse(dy: Any, prediction: Any, truth: Any, reduction: str) -> Any:
 
 
 WORDS: Final[dict[str, Callable[..., Any]]] = {
-    "nn.relu": _relu,
-    "nn.leaky_relu": _leaky,
-    "math.multiply": _multiply,
-    "math.divide": _divide,
-    "math.power": _power,
-    "math.where": _where,
-    "math.maximum": _maximum,
-    "math.minimum": _minimum,
-    "math.clip": _clip,
     "math.matmul": _matmul,
     "nn.dense": _dense,
     "nn.softmax": _softmax,

@@ -29,6 +29,7 @@ from tensorlang.ir.dtypes import (
 
 if TYPE_CHECKING:
     from tensorlang.ir.assembly import function
+    from tensorlang.ir.derivatives import derivative
     from tensorlang.ir.frontend import (
         ReduceAxis,
         Reduction,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
         prod,
         reduce_axis,
         reduction,
+        reshaped,
         scalar,
         size,
         sum,
@@ -71,6 +73,7 @@ if TYPE_CHECKING:
         tanh,
         trunc,
     )
+    from tensorlang.ir.lifting import elements, lifted, stored, wide
     from tensorlang.ir.nodes import (
         Buffer,
         Const,
@@ -79,13 +82,16 @@ if TYPE_CHECKING:
         Stmt,
         Var,
         as_expr,
+        binary,
         bitcast,
         cast,
         select,
+        unary,
     )
     from tensorlang.ir.parser import parse
     from tensorlang.ir.printer import show
     from tensorlang.ir.simplify import simplify_function
+    from tensorlang.ir.sizes import Size, require
     from tensorlang.ir.verifier import verify
 
 __all__ = [
@@ -96,6 +102,7 @@ __all__ = [
     "Function",
     "ReduceAxis",
     "Reduction",
+    "Size",
     "Stmt",
     "Tensor",
     "Var",
@@ -104,12 +111,15 @@ __all__ = [
     "as_dtype",
     "as_expr",
     "bf16",
+    "binary",
     "bitcast",
     "boolean",
     "cast",
     "ceil",
     "compute",
     "cos",
+    "derivative",
+    "elements",
     "erf",
     "erfinv",
     "exp",
@@ -128,6 +138,7 @@ __all__ = [
     "intrinsic",
     "isinf",
     "isnan",
+    "lifted",
     "log",
     "log1p",
     "log2",
@@ -140,6 +151,8 @@ __all__ = [
     "prod",
     "reduce_axis",
     "reduction",
+    "require",
+    "reshaped",
     "run",
     "scalar",
     "select",
@@ -149,6 +162,7 @@ __all__ = [
     "sin",
     "size",
     "sqrt",
+    "stored",
     "sum",
     "tanh",
     "trunc",
@@ -156,19 +170,21 @@ __all__ = [
     "u16",
     "u32",
     "u64",
+    "unary",
     "verify",
+    "wide",
 ]
 
 _MODULES: Final = ("frontend", "intrinsics", "nodes", "reducers", "visit")
 # what is loaded at its first use: a process that only calls kernels needs none of it
 _FRONTEND: Final = (
     "ReduceAxis", "Reduction", "Tensor", "argmax", "argmin", "compute",
-    "max", "min", "named", "placeholder", "prod", "reduce_axis", "reduction", "scalar",
-    "size", "sum",
+    "max", "min", "named", "placeholder", "prod", "reduce_axis", "reduction",
+    "reshaped", "scalar", "size", "sum",
 )  # fmt: skip
 _NODES: Final = (
-    "Buffer", "Const", "Expr", "Function", "Stmt", "Var", "as_expr", "bitcast", "cast",
-    "select",
+    "Buffer", "Const", "Expr", "Function", "Stmt", "Var", "as_expr", "binary",
+    "bitcast", "cast", "select", "unary",
 )  # fmt: skip
 _INTRINSICS: Final = (
     "ceil", "cos", "erf", "erfinv", "exp", "exp2", "expm1", "floor", "fma", "intrinsic",
@@ -179,7 +195,11 @@ _HOME: Final[dict[str, tuple[str, str]]] = {
     **{name: ("frontend", name) for name in _FRONTEND},
     **{name: ("intrinsics", name) for name in _INTRINSICS},
     **{name: ("nodes", name) for name in _NODES},
+    "Size": ("sizes", "Size"),
+    "derivative": ("derivatives", "derivative"),
     "function": ("assembly", "function"),
+    **{name: ("lifting", name) for name in ("elements", "lifted", "stored", "wide")},
+    "require": ("sizes", "require"),
     "parse": ("parser", "parse"),
     "run": ("interpreter", "run"),
     "show": ("printer", "show"),

@@ -15,7 +15,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from tensorlang.errors import IRError
@@ -40,6 +40,7 @@ from tensorlang.ir.nodes import (
     seq,
 )
 from tensorlang.ir.reducers import builtin
+from tensorlang.ir.sizes import TRACED, Size, sizes_of
 from tensorlang.ir.visit import fresh, names, substitute, walk
 
 Shape: TypeAlias = Sequence[ExprLike]
@@ -62,10 +63,14 @@ _BODY: ContextVar[_Body | None] = ContextVar("body", default=None)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tensor:
-    """A named array of a definition: indexed it is a load; `stage` computes it."""
+    """A named array of a definition: indexed it is a load; `stage` computes it.
+
+    `sizes` are those of the call that is traced, where one is.
+    """
 
     buffer: Buffer
     stage: Stage | None = None
+    sizes: tuple[Size, ...] | None = None
 
     def __getitem__(self, indices: ExprLike | tuple[Any, ...]) -> Load:
         given = indices if isinstance(indices, tuple) else (indices,)
@@ -75,9 +80,14 @@ class Tensor:
         return Load(self.buffer, tuple(as_expr(index) for index in given))
 
     @property
-    def shape(self) -> tuple[Expr, ...]:
-        """The extents, as i64 expressions."""
-        return self.buffer.shape
+    def shape(self) -> tuple[Any, ...]:
+        """The extents: i64 expressions; while a call is traced, sizes."""
+        return self.buffer.shape if self.sizes is None else self.sizes
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return self.buffer.ndim
 
     @property
     def dtype(self) -> DType:
@@ -145,8 +155,24 @@ def placeholder(
     shape: Shape, dtype: DType | str = "f32", name: str = "x", *, scope: str = "global"
 ) -> Tensor:
     """An input array of the given shape (numbers or i64 expressions) and type."""
-    extents = tuple(as_expr(extent) for extent in shape)
-    return Tensor(Buffer(name, as_dtype(dtype), extents, scope))
+    extents = tuple(map(as_expr, shape))
+    buffer = Buffer(name, as_dtype(dtype), extents, scope)
+    return Tensor(buffer, None, sizes_of(shape))
+
+
+def reshaped(tensor: Tensor, shape: Shape) -> Tensor:
+    """The same elements, in row-major order, in another shape.
+
+    An input is read in this shape from here on; what was computed is returned in it.
+    """
+    sizes = sizes_of(shape)
+    if tensor.stage is not None:
+        return replace(tensor, sizes=sizes)
+    made = placeholder(tuple(shape), tensor.dtype, tensor.buffer.name)
+    facts = TRACED.get()
+    if facts is not None:
+        facts.views[tensor.buffer.name] = made
+    return made
 
 
 def size(name: str) -> Var:
@@ -257,7 +283,7 @@ def compute(
     axes += [(a.var, "reduction", a.extent) for a in (folded.axes if folded else ())]
     nest = _nest(given[0], axes, stmt, _line(body))
     stage = Stage(nest, buffers, tuple(building.inputs))
-    tensors = tuple(Tensor(buffer, stage) for buffer in buffers)
+    tensors = tuple(Tensor(buffer, stage, sizes_of(shape)) for buffer in buffers)
     return tensors[0] if len(tensors) == 1 else tensors
 
 

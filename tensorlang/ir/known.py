@@ -48,7 +48,7 @@ from tensorlang.ir.nodes import (
     Unary,
     Var,
 )
-from tensorlang.ir.sizes import Size
+from tensorlang.ir.size_bounds import Size
 from tensorlang.ir.visit import walk
 
 End: TypeAlias = int | Expr | Size | None

@@ -700,6 +700,11 @@ def binary(op: str, a: ExprLike, b: ExprLike) -> Expr:
     return Binary(op, *_pair(a, b))
 
 
+def unary(op: str, a: ExprLike) -> Expr:
+    """`Unary(op, a)`: `neg`, `not` or `abs`."""
+    return Unary(op, as_expr(a))
+
+
 def compare(op: str, a: ExprLike, b: ExprLike) -> Expr:
     """`Compare(op, a, b)` with Python numbers and scalars fitted to the other side."""
     return Compare(op, *_pair(a, b))

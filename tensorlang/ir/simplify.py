@@ -40,7 +40,7 @@ from tensorlang.ir.nodes import (
     seq,
 )
 from tensorlang.ir.rules import Simplifier
-from tensorlang.ir.sizes import size_ranges
+from tensorlang.ir.size_bounds import size_ranges
 from tensorlang.ir.visit import free_vars, rebuild, substitute, walk
 
 

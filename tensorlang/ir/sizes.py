@@ -1,71 +1,279 @@
-"""How large the sizes of a function can be: its arrays lie in a machine's memory.
+"""Sizes while a definition runs: numbers of this call that stand for those of others.
 
-This is what makes index arithmetic exact: sums of products of loop variables and sizes
-that address an array never leave i64.
+A `Size` knows its value in the call that is traced, and is a symbolic expression too.
+Arithmetic on sizes gives sizes. A comparison is answered by the values, and noted as a
+*guard*: a condition under which the traced function serves other sizes as well. What
+takes the number itself, such as `int(size)` or `range(size)`, fixes it.
+
+    h, w = x.shape              # 28, 28 in this call
+    if h >= 5: ...              # True; guard: h >= 5
+    w == h                      # True; guard: w == h, and w is h from here on
+    table[int(h)]               # guard: h == 28
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, Final
 
-from tensorlang.ir.nodes import Binary, Buffer, Const, Expr, Function, Var
+from tensorlang.errors import IRError, ShapeError, TensorlangError
+from tensorlang.ir.affine import add, expression, poly, value_of
+from tensorlang.ir.dtypes import i64
+from tensorlang.ir.nodes import (
+    Binary,
+    Compare,
+    Const,
+    Expr,
+    Operand,
+    Unary,
+    Var,
+    as_expr,
+    binary,
+)
+from tensorlang.ir.visit import free_vars, substitute
 
-MOST_BYTES: Final = 1 << 48  # of an array: what an address has bits for
+_ARITHMETIC: Final[dict[str, Callable[[Any, Any], int]]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "floordiv": operator.floordiv,
+    "floormod": operator.mod,
+    "min": min,
+    "max": max,
+}
+_COMPARISONS: Final[dict[str, Callable[[Any, Any], bool]]] = {
+    name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")
+}
+_PAIRS: Final = {"eq": "ne", "lt": "ge", "gt": "le"}
+_OPPOSITE: Final = _PAIRS | {b: a for a, b in _PAIRS.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
-    """The upper end of a size's range.
+@dataclass(slots=True)
+class Facts:
+    """What is known of the sizes of a trace.
 
     Attributes:
-        most: The largest value.
-        shapes: The sizes of each array that has it, and the most their product can be.
+        values: The symbols, with their values in the call that is traced.
+        guards: The conditions that other calls have to meet.
+        same: Symbols that equal something else wherever the guards hold.
+        checks: Conditions on scalars, which each call has to meet, and what is said.
+        views: Inputs that are seen in another shape, by the name of their buffer.
     """
 
-    most: int
-    shapes: tuple[tuple[tuple[Var, ...], int], ...]
+    values: dict[Var, int] = field(default_factory=dict)
+    guards: dict[Compare, None] = field(default_factory=dict)
+    same: dict[Var, Expr] = field(default_factory=dict)
+    checks: list[tuple[Expr, str, type[TensorlangError]]] = field(default_factory=list)
+    views: dict[str, Any] = field(default_factory=dict)
+
+    def symbol(self, name: str, value: int) -> Size:
+        """A new size; 1 is none, as arrays are broadcast along it."""
+        var = Var(name, i64)
+        self.values[var] = value
+        return Size(self, var)
+
+    def resolved(self, expr: Expr) -> Expr:
+        """The expression in the symbols that are left, as a sum of terms."""
+        before = None
+        while self.same and before != expr:
+            before, expr = expr, substitute(expr, self.same)
+        return expression(poly(expr))
+
+    def holds(self, op: str, a: Expr, b: Expr) -> bool:
+        """Whether a comparison holds; a guard, unless it does so for all sizes."""
+        a, b = self.resolved(a), self.resolved(b)
+        known = value_of(add(poly(a), poly(b), -1))
+        if known is not None:
+            return _COMPARISONS[op](known, 0)
+        found = bool(evaluate(Compare(op, a, b), self.values))
+        if op == ("eq" if found else "ne"):
+            self._equate(a, b)
+        elif not (op in ("eq", "ne") and isinstance(a, Var) and b == as_expr(1)):
+            self.guards[Compare(op if found else _OPPOSITE[op], a, b)] = None
+        return found
+
+    def _equate(self, a: Expr, b: Expr) -> None:
+        self.guards[Compare("eq", a, b)] = None
+        for this, other in ((a, b), (b, a)):
+            if isinstance(this, Var) and this not in free_vars(other):
+                self.same[this] = other
+                return
 
 
-def size_ranges(
-    func: Function, most_bytes: int = MOST_BYTES
-) -> dict[Var, tuple[int, Size]]:
-    """The ranges of a function's sizes, as in `tensorlang.ir.bounds`.
+def evaluate(expr: Expr, values: Mapping[Var, Any]) -> Any:
+    """The value of an expression of sizes, or of a comparison of them."""
+    match expr:
+        case Const(value=value):
+            return value
+        case Var():
+            return values[expr]
+        case Unary(op="neg", a=a):
+            return -evaluate(a, values)
+        case Binary(op=op, a=a, b=b) if op in _ARITHMETIC:
+            return _ARITHMETIC[op](evaluate(a, values), evaluate(b, values))
+        case Compare(op=op, a=a, b=b):
+            return _COMPARISONS[op](evaluate(a, values), evaluate(b, values))
+    raise IRError(f"{expr} is no expression of sizes")
 
-    A size is a factor of a parameter's dimension. No parameter has more than
-    `most_bytes`, with 1 for those of its dimensions that are 0.
+
+_TEXTS: Final = {
+    "add": "({} + {})",
+    "sub": "({} - {})",
+    "mul": "({} * {})",
+    "floordiv": "({} // {})",
+    "floormod": "({} % {})",
+    "min": "min({}, {})",
+    "max": "max({}, {})",
+    "eq": "({} == {})",
+    "ne": "({} != {})",
+    "lt": "({} < {})",
+    "le": "({} <= {})",
+    "gt": "({} > {})",
+    "ge": "({} >= {})",
+}
+
+
+def compiled(variables: Iterable[Var], expr: Expr) -> Callable[..., Any]:
+    """An expression that `evaluate` takes, as a function of its variables in order."""
+    names = {var: f"v{n}" for n, var in enumerate(variables)}
+
+    def text(node: Expr) -> str:
+        match node:
+            case Const(value=value):
+                return repr(value)
+            case Var():
+                return names[node]
+            case Unary(op="neg", a=a):
+                return f"-({text(a)})"
+            case Binary(op=op, a=a, b=b) | Compare(op=op, a=a, b=b) if op in _TEXTS:
+                return _TEXTS[op].format(text(a), text(b))
+        raise IRError(f"{expr} is no expression of sizes")
+
+    made: Callable[..., Any] = eval(f"lambda {', '.join(names.values())}: {text(expr)}")  # noqa: S307
+    return made
+
+
+def _arithmetic(op: str, *, swapped: bool = False) -> Callable[[Any, Any], Any]:
+    def method(self: Size, other: Any) -> Any:
+        expr = _extent(other)
+        if expr is None:  # beside another expression it is one
+            pair = (other, self) if swapped else (self, other)
+            return binary(op, pair[0], pair[1])
+        a, b = (expr, self.expr) if swapped else (self.expr, expr)
+        return Size(self.facts, expression(poly(Binary(op, a, b))))
+
+    return method
+
+
+def _comparison(op: str) -> Callable[[Any, Any], Any]:
+    def method(self: Size, other: Any) -> Any:
+        expr = _extent(other)
+        if expr is None:
+            return NotImplemented
+        return self.facts.holds(op, self.expr, expr)
+
+    return method
+
+
+class Size(Operand):
+    """A size of an array: see the head of this file."""
+
+    __slots__ = ("expr", "facts")
+
+    def __init__(self, facts: Facts, expr: Expr) -> None:
+        self.facts = facts
+        self.expr = expr
+
+    def expression(self) -> Expr:
+        """The size for all calls that the trace serves."""
+        return self.facts.resolved(self.expr)
+
+    @property
+    def value(self) -> int:
+        """The number, which is fixed: the trace serves this one alone."""
+        return int(self)
+
+    def __index__(self) -> int:
+        found = int(evaluate(self.expr, self.facts.values))
+        self.facts.holds("eq", self.expr, as_expr(found))
+        return found
+
+    def __bool__(self) -> bool:
+        return self.facts.holds("ne", self.expr, as_expr(0))
+
+    def __hash__(self) -> int:
+        return hash(int(self))
+
+    def __repr__(self) -> str:
+        return str(evaluate(self.expr, self.facts.values))
+
+    def __neg__(self) -> Any:
+        return 0 - self
+
+    __int__ = __index__
+    __add__ = _arithmetic("add")
+    __radd__ = _arithmetic("add", swapped=True)
+    __sub__ = _arithmetic("sub")
+    __rsub__ = _arithmetic("sub", swapped=True)
+    __mul__ = _arithmetic("mul")
+    __rmul__ = _arithmetic("mul", swapped=True)
+    __floordiv__ = _arithmetic("floordiv")
+    __rfloordiv__ = _arithmetic("floordiv", swapped=True)
+    __mod__ = _arithmetic("floormod")
+    __rmod__ = _arithmetic("floormod", swapped=True)
+    __eq__ = _comparison("eq")
+    __ne__ = _comparison("ne")
+    __lt__ = _comparison("lt")
+    __le__ = _comparison("le")
+    __gt__ = _comparison("gt")
+    __ge__ = _comparison("ge")
+
+
+def _extent(value: Any) -> Expr | None:
+    """A number or size as an expression; None of anything else."""
+    if isinstance(value, Size):
+        return value.expr
+    return as_expr(value) if type(value) is int else None
+
+
+# what is known where a definition is being traced
+TRACED: Final[ContextVar[Facts | None]] = ContextVar("traced", default=None)
+
+
+def sizes_of(shape: Iterable[Any]) -> tuple[Size, ...] | None:
+    """A shape of numbers, expressions and sizes as sizes; None if nothing is traced."""
+    facts = TRACED.get()
+    if facts is None:
+        return None
+    return tuple(
+        extent if isinstance(extent, Size) else Size(facts, as_expr(extent))
+        for extent in shape
+    )
+
+
+def require(
+    condition: Any,
+    message: str,
+    error: type[TensorlangError] = ShapeError,
+    **values: Any,
+) -> None:
+    """Refuse calls whose sizes or scalars do not meet a condition.
+
+    Args:
+        condition: A comparison of sizes, or of scalars, which each call is to meet.
+        message: What is wrong, and what to do; `{name}` stands for one of `values`.
+        error: What is raised.
+        values: What the message tells, such as shapes.
+
+    Raises:
+        TensorlangError: the condition does not hold; of the type `error`.
     """
-    held: dict[Var, list[tuple[tuple[Var, ...], int]]] = {}
-    for buffer in func.buffers:
-        sizes, most = _shape(buffer, most_bytes)
-        for size in dict.fromkeys(sizes):
-            held.setdefault(size, []).append((sizes, most))
-    return {
-        size: (0, Size(min(most for _, most in shapes), tuple(shapes)))
-        for size, shapes in held.items()
-    }
-
-
-def _shape(buffer: Buffer, most_bytes: int) -> tuple[tuple[Var, ...], int]:
-    """The sizes in an array's dimensions, and how large their product can be."""
-    sizes: list[Var] = []
-    times = buffer.dtype.bytes
-    for extent in buffer.shape:
-        factors = tuple(_factors(extent))
-        numbers = [int(f.value) for f in factors if isinstance(f, Const)]
-        plain = all(isinstance(factor, Var | Const) for factor in factors)
-        if plain and min(numbers, default=1) > 0:
-            sizes += [factor for factor in factors if isinstance(factor, Var)]
-            times *= math.prod(numbers)
-    return tuple(sizes), most_bytes // times
-
-
-def _factors(extent: Expr) -> Iterator[Expr]:
-    """What a dimension is the product of."""
-    if isinstance(extent, Binary) and extent.op == "mul":
-        yield from _factors(extent.a)
-        yield from _factors(extent.b)
-    else:
-        yield extent
+    if isinstance(condition, Expr):
+        facts = TRACED.get()
+        if facts is not None:
+            facts.checks.append((condition, message.format(**values), error))
+    elif not condition:
+        raise error(message.format(**values))

@@ -32,7 +32,7 @@ from tensorlang.ir.nodes import (
     While,
 )
 from tensorlang.ir.simplify import simplify
-from tensorlang.ir.sizes import size_ranges
+from tensorlang.ir.size_bounds import size_ranges
 from tensorlang.ir.visit import children, free_vars, substitute, walk
 from tensorlang.scheduling.digits import fixed
 

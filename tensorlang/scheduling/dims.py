@@ -22,7 +22,7 @@ from tensorlang.ir.nodes import (
     Store,
 )
 from tensorlang.ir.simplify import simplify
-from tensorlang.ir.sizes import size_ranges
+from tensorlang.ir.size_bounds import size_ranges
 from tensorlang.ir.visit import rebuild, walk
 from tensorlang.scheduling.facts import Ranges
 from tensorlang.scheduling.fuse_axes import flat, need_constants, product

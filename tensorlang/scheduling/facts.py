@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from tensorlang.ir.bounds import Range, counted, prove
 from tensorlang.ir.nodes import Binary, Const, Expr, If, Var, as_expr
-from tensorlang.ir.sizes import size_ranges
+from tensorlang.ir.size_bounds import size_ranges
 from tensorlang.scheduling.linear import linear
 from tensorlang.scheduling.tree import Path, constant, enclosing_loops, function_of
 

@@ -48,7 +48,7 @@ from tensorlang.ir.nodes import (
     Unary,
 )
 from tensorlang.ir.rules import Simplifier
-from tensorlang.ir.sizes import size_ranges
+from tensorlang.ir.size_bounds import size_ranges
 from tensorlang.ir.visit import free_vars, reads, walk, writes
 from tensorlang.targets import Target
 

@@ -40,7 +40,7 @@ from tensorlang.ir.nodes import (
     Var,
     seq,
 )
-from tensorlang.ir.sizes import size_ranges
+from tensorlang.ir.size_bounds import size_ranges
 from tensorlang.ir.visit import rebuild
 
 MOST_BYTES: Final = 1 << 40  # of an array

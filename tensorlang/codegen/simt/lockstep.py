@@ -50,7 +50,7 @@ from tensorlang.ir.nodes import (
     as_expr,
     seq,
 )
-from tensorlang.ir.sizes import size_ranges
+from tensorlang.ir.size_bounds import size_ranges
 from tensorlang.ir.visit import allocations, free_vars, reads, rebuild, substitute, walk
 from tensorlang.ir.visit import writes as written_by
 

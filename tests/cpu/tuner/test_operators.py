@@ -12,7 +12,7 @@ from tensorlang.tuner import tune
 
 MODULE = """
 from tensorlang.ir.frontend import compute, reduce_axis, sum
-from tensorlang.ops.operator import operator
+from tensorlang.ops import operator
 
 
 @operator("{name}.row_sum")

@@ -43,7 +43,8 @@ WAYS = {ways!r}
 
 @operator("{name}.double", family="{name}")
 def double(x):
-    return compute(x.shape, lambda i: x[i] + x[i], name="y")
+    n = int(x.shape[0])  # its schedules are written for one size
+    return compute((n,), lambda i: x[i] + x[i], name="y")
 
 
 @schedule("{name}")

@@ -7,7 +7,7 @@ import pytest
 from tensorlang import graph
 from tensorlang.graph import TensorSpec, gradients
 from tensorlang.graph.gradients import is_float
-from tensorlang.ops import math, nn
+from tensorlang.ops import operators
 
 B = "batch"
 
@@ -26,12 +26,10 @@ WITHOUT = {"prod"}
 
 
 def _operators():
-    for module in (math, nn):
-        for name in module.__all__:
-            op = getattr(module, name)
-            other = "_grad" in name or "winograd" in name or name == "prepack"
-            if hasattr(op, "__wrapped__") and not other:
-                yield op
+    for op in operators():
+        other = "_grad" in op.id or "winograd" in op.id
+        if op.id.startswith(("math.", "nn.")) and not other:
+            yield op
 
 
 @pytest.mark.parametrize("op", list(_operators()), ids=lambda op: op.id)

@@ -38,7 +38,7 @@ from tensorlang.ir.nodes import (
 )
 from tensorlang.ir.semantics import evaluate
 from tensorlang.ir.simplify import simplify
-from tensorlang.ir.sizes import size_ranges
+from tensorlang.ir.size_bounds import size_ranges
 
 MODULES = (affine, bounds, conditions, division, known, lanes, rules)
 X, Y = Var("x", i8), Var("y", i8)

@@ -12,7 +12,7 @@ import pytest
 import tensorlang.schedules  # noqa: F401 - what the fixture puts back, it must have
 from tensorlang import targets
 from tensorlang.ir.frontend import compute
-from tensorlang.ops.operator import algorithm, operator
+from tensorlang.ops import algorithm, operator
 from tensorlang.scheduling import Knobs, Schedule, schedule
 from tensorlang.scheduling.registry import SCHEDULES
 from tensorlang.tuner.protocol import ILLEGAL, OK, WRONG, Candidate, Outcome

@@ -220,7 +220,7 @@ def test_operands_that_do_not_fit():
         math.divide(x.astype(np.int32), x.astype(np.int32))
     with pytest.raises(DTypeError, match=r"math\.subtract takes .*, not bool"):
         math.subtract(x > 0, x > 0)
-    with pytest.raises(ArgumentError, match="one of the operands has to be an array"):
+    with pytest.raises(ArgumentError, match="one of a and b has to be an array"):
         math.add(2.0, 3.0)
     with pytest.raises(ArgumentError, match="is a list, not an array"):
         math.add(x, [1.0, 2.0])

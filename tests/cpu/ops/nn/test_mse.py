@@ -74,7 +74,7 @@ def test_a_gradient_of_the_loss_may_be_a_number():
     np.testing.assert_allclose(found, 6 * (p - t), rtol=1e-6)
     array = np.asarray(3.0, np.float32)
     np.testing.assert_array_equal(nn.mse_grad(array, p, t, "sum"), found)
-    kernels = {nn.mse_grad.kernel(3.0, p, t, how) for how in ("sum", "mean")}
+    kernels = {nn.mse_grad.kernel(3.0, p[:n], t[:n], "mean") for n in (2, 3, 9)}
     assert len(kernels) == 1
 
 
@@ -103,7 +103,7 @@ def test_what_does_not_fit():
         nn.mse(p, p[0])
     with pytest.raises(DTypeError, match="have one element type, not f32, f64"):
         nn.mse(p, p.astype(np.float64))
-    with pytest.raises(ArgumentError, match="'mean', 'sum' or 'none', not 'max'"):
+    with pytest.raises(ArgumentError, match="'mean' or 'sum' or 'none', not 'max'"):
         nn.mse(p, p, "max")
     with pytest.raises(ShapeError, match=r"dy has shape \(3, 4\), nn.mse gives \(\)"):
         nn.mse_grad(p, p, p)

@@ -1,0 +1,395 @@
+"""The function that an operator is called by, written from its signature.
+
+Like the `__init__` of a dataclass it is generated once. It brings the arguments of a
+call into arrays, attributes and scalars, and looks at no more than their Python types:
+calls like those before are known by all else (`tensors.call`). That of
+`softplus(x: Float, beta: Scalar = 1.0)` is
+
+    def softplus(x, beta=1.0, *, target=None, out=None):
+        if type(beta) is not float: beta = fit_beta(beta)
+        return call(op, (x,), NONE, (beta,), target, out)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from tensorlang.errors import ArgumentError, DTypeError, ShapeError
+from tensorlang.ops.dispatch import own
+from tensorlang.ops.signature import ABSENT, NUMBERS, Arrays, Other, Parameter, Static
+from tensorlang.ops.tensors import call
+
+if TYPE_CHECKING:
+    from tensorlang.ops.definition import Definition
+    from tensorlang.ops.operator import Launch
+
+_PLAIN: Final = {np.ndarray}
+_ARRAY, _NUMBER, _ABSENT = 0, 1, 2
+_CODES: Final[dict[type, int]] = {
+    **dict.fromkeys((float, int, bool, np.float64), _NUMBER),
+    type(None): _ABSENT,
+}
+IN_ALL: Final = 65504.0  # the largest f16: every float type holds numbers up to this
+
+
+class _Piece(NamedTuple):
+    """What a parameter adds to the function.
+
+    Attributes:
+        types: The types that are taken as they are; empty for all.
+        fit: Makes one of these of anything else.
+        array: What it adds to the arrays,
+        attribute: to the attributes,
+        scalar: and to the scalars.
+        after: What is done once the launch is prepared.
+    """
+
+    types: tuple[type, ...] = ()
+    fit: Callable[..., Any] | None = None
+    array: str = ""
+    attribute: str = ""
+    scalar: str = ""
+    after: str = ""
+
+
+def _piece(parameter: Parameter) -> _Piece:
+    name, kind = parameter.name, parameter.kind
+    match kind:
+        case Arrays(several=True):
+            return _Piece((tuple,), _listed, f"*{name}", f"len({name})")
+        case Arrays():
+            return _Piece(array=name)
+        case Static():
+            types = (*kind.types, *map(type, kind.choices))
+            return _Piece(types, kind.fitted, attribute=name)
+        case Other("scalar") if type(parameter.default) is int:
+            return _Piece((int,), _whole, scalar=name)
+        case Other("scalar"):
+            return _Piece((float,), number, scalar=name)
+        case Other("key"):
+            from tensorlang.ops.random.keys import Key  # noqa: PLC0415 - stands above
+
+            used = f"{name}.consume('drawn from')"
+            return _Piece((Key,), _key, f"{name}.words", f"{name}.impl", after=used)
+        case Other("shape"):
+            return _Piece((tuple,), _shape, attribute=name)
+    return _Piece(attribute=name)
+
+
+def bound(op: Definition) -> Callable[..., Launch]:
+    """The function of an operator, from a call's arguments to its launch."""
+    pieces = {p.name: _piece(p) for p in op.spec.parameters}
+    given: dict[str, Any] = {
+        "op": op,
+        "call": call,
+        "mixed": mixed,
+        "array": np.ndarray,
+    }
+    lines = [f"def {op.__name__}({', '.join(_arguments(op.spec.parameters, given))}):"]
+    for name, piece in pieces.items():
+        if piece.fit is not None and piece.types:
+            one = len(piece.types) == 1
+            given[f"fit_{name}"] = partial(piece.fit, op.id, name)
+            given[f"types_{name}"] = piece.types[0] if one else piece.types
+            test = f"type({name}) {'is not' if one else 'not in'} types_{name}"
+            lines.append(f"if {test}: {name} = fit_{name}({name})")
+    lines += _Handing(pieces, given).lines(op.spec.parameters)
+    source = "\n    ".join(lines)
+    exec(compile(source, f"<signature of {op.id}>", "exec"), given)  # noqa: S102
+    made: Callable[..., Launch] = given[op.__name__]
+    return made
+
+
+def _arguments(parameters: Sequence[Parameter], given: dict[str, Any]) -> Iterator[str]:
+    keyword = False
+    for parameter in parameters:
+        if parameter.keyword and not keyword:
+            keyword = True
+            yield "*"
+        if parameter.needed:
+            yield parameter.name
+        else:
+            given[f"default_{parameter.name}"] = parameter.default
+            yield f"{parameter.name}=default_{parameter.name}"
+    yield "target=None, out=None" if keyword else "*, target=None, out=None"
+
+
+class _Handing:
+    """The lines that hand the arguments on."""
+
+    def __init__(self, pieces: Mapping[str, _Piece], given: dict[str, Any]) -> None:
+        self._given = given
+        self._arrays = [p.array for p in pieces.values() if p.array]
+        self._scalars = [p.scalar for p in pieces.values() if p.scalar]
+        self._named = [
+            f"{n!r}: {p.attribute}" for n, p in pieces.items() if p.attribute
+        ]
+        self._after = [p.after for p in pieces.values() if p.after]
+
+    def lines(self, parameters: Sequence[Parameter]) -> Iterator[str]:
+        """Arrays as they are go the short way, numbers and what is left out another."""
+        kinds = [p.kind for p in parameters if isinstance(p.kind, Arrays)]
+        if not any(kind.number or kind.optional for kind in kinds):
+            yield from self._returned("call", self._arrays, self._attributes({}))
+            return
+        *others, last = self._arrays
+        plain = [f"type({name}) is array" for name in others]
+        yield f"if {' and '.join([*plain, f'type({last}) is array'])}:"
+        yield from self._returned("    call", self._arrays, self._attributes({}))
+        if plain and kinds[-1].number:
+            fits = f"{-IN_ALL} <= {last} <= {IN_ALL}"
+            float_ = (
+                f"type({last}) is float and {fits} and {others[-1]}.dtype.kind == 'f'"
+            )
+            yield f"if {' and '.join([*plain, float_])}:"
+            attributes = self._attributes({NUMBERS: last, ABSENT: ""})
+            yield from self._returned("    call", others, attributes, [last])
+        yield from self._returned("mixed", self._arrays, self._attributes({}))
+
+    def _attributes(self, more: dict[str, str]) -> str:
+        """Attributes by name: a dictionary that is there where nothing is given."""
+        if self._named:
+            fixed = [f"{name!r}: {value!r}" for name, value in more.items()]
+            return f"{{{', '.join([*fixed, *self._named])}}}"
+        name = f"attributes_{len(self._given)}"
+        self._given[name] = more
+        return name
+
+    def _returned(
+        self,
+        how: str,
+        arrays: Sequence[str],
+        attributes: str,
+        numbers: Sequence[str] = (),
+    ) -> Iterator[str]:
+        indent, how = how[: len(how) - len(how.lstrip())], how.lstrip()
+        held = "".join(f"{array}, " for array in arrays)
+        scalars = "".join(f"{scalar}, " for scalar in [*numbers, *self._scalars])
+        made = f"{how}(op, ({held}), {attributes}, ({scalars}), target, out)"
+        if self._after:
+            yield f"{indent}launch = {made}"
+            yield from (f"{indent}{after}" for after in self._after)
+            made = "launch"
+        yield f"{indent}return {made}"
+
+
+# ------------------------------------------------------------------ numbers for arrays
+
+
+class Pattern(NamedTuple):
+    """Which operands of a call are arrays, and which are numbers.
+
+    Attributes:
+        arrays: The positions of the arrays; None where all are.
+        numbers: The names and positions of the numbers; None of what is left out.
+        beside: The position of the array whose type the numbers take.
+        attributes: What the kernel is told of it.
+    """
+
+    arrays: tuple[int, ...] | None
+    numbers: tuple[tuple[str, int | None], ...]
+    beside: int
+    attributes: dict[str, Any]
+
+
+def _pattern(op: Definition, codes: Sequence[int]) -> Pattern:
+    """What calls are whose operands are of these kinds.
+
+    Raises:
+        ArgumentError: no operand is an array.
+    """
+    arrays, absent, beside = [], [], None
+    numbers: dict[str, int | None] = {}
+    for n, ((name, kind), code) in enumerate(
+        zip(op.spec.arrays.items(), codes, strict=True)
+    ):
+        if code == _ABSENT and kind.optional:
+            absent.append(name)
+        elif code == _NUMBER and kind.number:
+            numbers[name] = n
+        else:
+            arrays.append(n)
+            beside = beside if kind.dtypes == ("bool",) else n
+    if beside is None:
+        able = " and ".join(n for n, kind in op.spec.arrays.items() if kind.number)
+        raise ArgumentError(
+            f"{op.id}: one of {able} has to be an array, whose type the other one takes"
+        )
+    filled = [name for name in absent if name in op.missing]
+    if len(filled) < len(op.missing):
+        numbers |= dict.fromkeys(filled)
+        absent = [name for name in absent if name not in filled]
+    named = [name for name in op.spec.arrays if name in numbers]
+    given = {NUMBERS: " ".join(named), ABSENT: " ".join(absent)}
+    return Pattern(
+        tuple(arrays) if len(arrays) < len(codes) else None,
+        tuple((name, numbers[name]) for name in named),
+        beside,
+        given if named or absent else {},
+    )
+
+
+def mixed(  # noqa: PLR0917 - as `call`
+    op: Definition,
+    operands: Sequence[Any],
+    attributes: dict[str, Any],
+    scalars: tuple[Any, ...],
+    target: Any,
+    out: Any,
+) -> Launch:
+    """The launch of a call where some arrays may be Python numbers, or left out.
+
+    A number takes the type of the arrays beside it, as in NumPy: a whole number becomes
+    a float beside floats, but a float never meets integers. A `np.float64`, which is a
+    Python float, is such a number; NumPy's other scalars are arrays of their type.
+
+    Raises:
+        ShapeError, DTypeError, ArgumentError: an argument does not fit.
+    """
+    codes = tuple([_CODES.get(type(value), _ARRAY) for value in operands])
+    pattern = op.patterns.get(codes)
+    if pattern is None:
+        own(*operands)
+        pattern = op.patterns[codes] = _pattern(op, codes)
+    arrays, given = operands, pattern.attributes
+    if pattern.arrays is not None:
+        arrays = [operands[n] for n in pattern.arrays]
+    if pattern.numbers:
+        if {*map(type, arrays)} != _PLAIN:
+            own(*arrays)
+        beside = type_of(op.id, operands[pattern.beside])
+        numbers = [
+            number_of(
+                op.id,
+                op.missing[name](beside[1]) if n is None else operands[n],
+                *beside,
+            )
+            for name, n in pattern.numbers
+        ]
+        scalars = (*numbers, *scalars)
+    if attributes:
+        given = given | attributes
+    return call(op, arrays, given, scalars, target, out)
+
+
+def type_of(id: str, array: Any) -> tuple[str, str]:
+    """Kind and name of an array's element type."""
+    if type(array) is not np.ndarray:
+        from tensorlang.runtime.given_arrays import seen  # noqa: PLC0415 - runtime
+
+        array = seen(array, f"{id}: an operand")
+    return _type(array.dtype)
+
+
+@cache
+def _type(dtype: np.dtype[Any]) -> tuple[str, str]:
+    from tensorlang.ir.dtypes import as_dtype  # noqa: PLC0415 - once a type
+
+    found = as_dtype(dtype)
+    return found.kind, found.name
+
+
+@cache
+def _beyond(name: str) -> float:
+    """The least number that rounds to infinity: half an ulp above the largest."""
+    from ml_dtypes import finfo  # noqa: PLC0415 - numbers as large are rare
+
+    from tensorlang.ir.dtypes import as_dtype  # noqa: PLC0415 - once a type
+
+    found = finfo(as_dtype(name).numpy)
+    largest = float(found.max)
+    exponent = math.frexp(largest)[1]
+    return largest + math.ldexp(float(found.eps), exponent - 2)
+
+
+@cache
+def _integers(name: str) -> tuple[int, int]:
+    """The range of an integer type."""
+    from tensorlang.ir.dtypes import as_dtype  # noqa: PLC0415 - once a type
+
+    found = np.iinfo(as_dtype(name).numpy)
+    return int(found.min), int(found.max)
+
+
+def number_of(id: str, value: Any, kind: str, name: str) -> Any:
+    """The number as a kernel for arrays of a type takes it.
+
+    Raises:
+        DTypeError: the type does not hold such numbers.
+    """
+    if type(value) is np.float64:
+        value = float(value)
+    if kind == "float":
+        try:
+            number = float(value)
+        except OverflowError:
+            raise DTypeError(f"{id}: {name} holds no number so large") from None
+        if IN_ALL < abs(number) < math.inf and abs(number) >= _beyond(name):
+            raise DTypeError(
+                f"{id}: {number} rounds to an infinity in the {name} beside it; cast "
+                "the array, or give math.inf where that is meant"
+            )
+        return number
+    if type(value) is bool:
+        return value if kind == "bool" else int(value)
+    if type(value) is float or kind == "bool":
+        raise DTypeError(
+            f"{id}: {value!r} is no value of the {name} beside it; kinds of "
+            "numbers are not mixed: cast the array, or give such a value"
+        )
+    least, most = _integers(name)
+    if not least <= value <= most:
+        raise DTypeError(
+            f"{id}: {value} is no value of {name}, which holds {least} to {most}"
+        )
+    return value
+
+
+# ------------------------------------------------------------------- single arguments
+
+
+def number(id: str, name: str, value: Any) -> float:
+    """The value as a float.
+
+    Raises:
+        ArgumentError: it is no number.
+    """
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise ArgumentError(f"{id}: {name} is a number, not {value!r:.80}") from None
+
+
+def _whole(id: str, name: str, value: Any) -> int:
+    if isinstance(value, np.integer):
+        return int(value)
+    raise ArgumentError(f"{id}: {name} is a whole number, not {value!r:.80}")
+
+
+def _listed(id: str, name: str, value: Any) -> tuple[Any, ...]:
+    if type(value) is list and value:
+        return tuple(value)
+    raise ArgumentError(f"{id}: {name} is a list of arrays, not {value!r:.80}")
+
+
+def _shape(id: str, name: str, value: Any) -> tuple[int, ...]:
+    given = (value,) if isinstance(value, (int, np.integer)) else value
+    whole = isinstance(given, (list, tuple)) and not isinstance(value, bool)
+    if not whole or not all(isinstance(n, (int, np.integer)) and n >= 0 for n in given):
+        raise ShapeError(
+            f"{id}: {name} is a tuple of whole numbers from 0 on, not {value!r:.80}"
+        )
+    return tuple(map(int, given))
+
+
+def _key(id: str, name: str, value: Any) -> Any:
+    own(value)
+    raise ArgumentError(
+        f"{id}: {name} is a Key, not {type(value).__name__}; make one with "
+        "random.key(seed)"
+    )

@@ -1,0 +1,279 @@
+"""The canonical form of a traced function: one for all calls that compute alike.
+
+Neighbouring dimensions that all accesses of all stages run through together, in this
+order, become one: the two of `y[i, j] = exp(x[i, j])`, the first two of a softmax along
+the last of three. The sizes that are left are called n0, n1, ... in the order of the
+arrays. Calls whose functions are equal in this form run the same kernel.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+from tensorlang.ir.affine import Poly, add, expression, poly
+from tensorlang.ir.affine import merged as merged_factors
+from tensorlang.ir.dtypes import i64
+from tensorlang.ir.nodes import (
+    Alloc,
+    Axis,
+    Block,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    Function,
+    Let,
+    Load,
+    Node,
+    Param,
+    Reduce,
+    Reducer,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+    binary,
+    seq,
+)
+from tensorlang.ir.visit import children, free_vars, rebuild, substitute, walk
+
+Access: TypeAlias = Load | Store | Reduce
+
+
+@dataclass(slots=True)
+class Stage:
+    """A block with its loops; the next axis may join each of those in `joined`."""
+
+    block: Block
+    loops: tuple[For, ...]
+    joined: set[int]
+    accesses: list[Access] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        axes, loose = self.block.axes, set[Var]()
+        self._look(self.block.body, loose)
+        for n in range(len(axes) - 1):
+            alike = axes[n].kind == axes[n + 1].kind in ("spatial", "reduction")
+            if alike and loose.isdisjoint((axes[n].var, axes[n + 1].var)):
+                self.joined.add(n)
+
+    def _look(self, node: Node, loose: set[Var]) -> None:
+        """Note accesses, and the variables that are used for more than to index."""
+        if isinstance(node, Var):
+            loose.add(node)
+        indices: Sequence[Node] = ()
+        if isinstance(node, (Load, Store, Reduce)):
+            self.accesses.append(node)
+            indices = node.indices
+        for child in children(node):
+            if not isinstance(child, (Buffer, Reducer)) and child not in indices:
+                self._look(child, loose)
+
+    def narrow(self, dims: dict[Buffer, set[int]]) -> bool:
+        """Part what an access does not run through together; whether there was any."""
+        place: dict[Expr, int] = {axis.var: n for n, axis in enumerate(self.block.axes)}
+        before = len(self.joined), sum(map(len, dims.values()))
+        for access in self.accesses:
+            buffers = _buffers(access)
+            at = [place.get(index, -2) for index in access.indices]
+            together = {
+                d
+                for d in set.intersection(*(dims[buffer] for buffer in buffers))
+                if at[d] in self.joined
+                and at[d + 1] == at[d] + 1
+                and self._extent(at[d + 1]) == buffers[0].shape[d + 1]
+            }
+            dims.update(dict.fromkeys(buffers, together))
+            used = [
+                place[var]
+                for index in access.indices
+                for var in walk(index)
+                if var in place
+            ]
+            whole = {at[d] for d in together} if len(set(used)) == len(used) else set()
+            self.joined -= {n for n in self.joined - whole if {n, n + 1} & {*used}}
+        return before != (len(self.joined), sum(map(len, dims.values())))
+
+    def _extent(self, n: int) -> Expr:
+        return self.block.axes[n].extent
+
+    def nest(self, dims: dict[Buffer, set[int]], made: dict[Buffer, Buffer]) -> Stmt:
+        """The stage with joined axes, on the new buffers."""
+        axes = self.block.axes
+        extents = _joined([axis.extent for axis in axes], self.joined)
+        kept = [n for n in range(len(axes)) if n - 1 not in self.joined]
+        body = _accessed(self.block.body, dims, made)
+        left = [replace(axes[n], extent=e) for n, e in zip(kept, extents, strict=True)]
+        nest: Stmt = replace(self.block, axes=tuple(left), body=body)
+        for n, extent in reversed(list(zip(kept, extents, strict=True))):
+            nest = replace(self.loops[n], extent=extent, body=nest)
+        return nest
+
+
+def merged(func: Function) -> Function:
+    """The function with dimensions that are run through together as one."""
+    stmts = func.body.stmts if isinstance(func.body, Seq) else (func.body,)
+    found = [s if isinstance(s, Alloc) else _stage(s) for s in stmts]
+    stages = [each for each in found if isinstance(each, Stage)]
+    if None in found:
+        return func
+    held = [*func.buffers, *(s.buffer for s in stmts if isinstance(s, Alloc))]
+    dims = {buffer: set(range(buffer.ndim - 1)) for buffer in held}
+    while any(stage.narrow(dims) for stage in stages):
+        pass
+    made = {b: replace(b, shape=_joined(b.shape, dims[b])) for b in held if dims[b]}
+    nests = [
+        each.nest(dims, made)
+        if isinstance(each, Stage)
+        else Alloc(made.get(each.buffer, each.buffer))
+        for each in found
+        if each is not None
+    ]
+    params = tuple(Param(made.get(p.buffer, p.buffer), p.role) for p in func.params)
+    body = nests[0] if len(nests) == 1 else Seq(tuple(nests))
+    return Function(func.name, params, func.scalars, _numbered(body))
+
+
+def _stage(stmt: Stmt) -> Stage | None:
+    """The stage that a definition's nest is; None of anything else."""
+    loops = []
+    while isinstance(stmt, For):
+        loops.append(stmt)
+        stmt = stmt.body
+    plain = isinstance(stmt, Block) and [axis.value for axis in stmt.axes] == [
+        loop.var for loop in loops
+    ]
+    return Stage(stmt, tuple(loops), set()) if plain else None  # type: ignore[arg-type]
+
+
+def _buffers(access: Access) -> tuple[Buffer, ...]:
+    return access.buffers if isinstance(access, Reduce) else (access.buffer,)
+
+
+def _joined(extents: Sequence[Expr], joined: set[int]) -> tuple[Expr, ...]:
+    """Extents, those that are joined multiplied."""
+    made: list[Expr] = []
+    for n, extent in enumerate(extents):
+        if n - 1 in joined:
+            made[-1] = expression(poly(binary("mul", made[-1], extent)))
+        else:
+            made.append(extent)
+    return tuple(made)
+
+
+def _accessed(
+    body: Stmt, dims: dict[Buffer, set[int]], made: dict[Buffer, Buffer]
+) -> Stmt:
+    """A block's body on the new buffers."""
+
+    def visit(node: Any) -> Any:
+        if isinstance(node, (Buffer, Reducer)):
+            return node
+        changed = rebuild(node, visit)
+        if not isinstance(changed, (Load, Store, Reduce)):
+            return changed
+        gone = dims[_buffers(changed)[0]]
+        left = tuple(e for n, e in enumerate(changed.indices) if n - 1 not in gone)
+        if isinstance(changed, Reduce):
+            buffers = tuple(made.get(b, b) for b in changed.buffers)
+            return replace(changed, buffers=buffers, indices=left)
+        buffer = made.get(changed.buffer, changed.buffer)
+        return replace(changed, buffer=buffer, indices=left)
+
+    return visit(body)  # type: ignore[no-any-return]
+
+
+_NUMBERED = re.compile(r"(.*?[a-z_])(\d*)((?:_\d+)?)")
+
+
+def _numbered(body: Stmt) -> Stmt:
+    """The loops of a row, such as i0, i2, numbered without gaps."""
+    names = [node.var.name for node in walk(body) if isinstance(node, (For, Axis))]
+    rows: dict[tuple[str, str], list[int]] = {}
+    called = {}
+    for name in dict.fromkeys(names):
+        found = _NUMBERED.fullmatch(name)
+        if found is None:
+            continue
+        base, number, suffix = found.groups()
+        row = rows.setdefault((base, suffix), [])
+        row.append(int(number or 0))
+        if len(row) > 1:
+            called[name] = f"{base}{row[0] + len(row) - 1}{suffix}"
+
+    def visit(node: Any) -> Any:
+        if isinstance(node, (Buffer, Reducer)):
+            return node
+        if isinstance(node, Var):
+            return Var(called.get(node.name, node.name), node.dtype)
+        return rebuild(node, visit)
+
+    return visit(body) if any(a != b for a, b in called.items()) else body
+
+
+def with_sizes(
+    func: Function, scalars: Sequence[Var]
+) -> tuple[Function, dict[str, Expr]]:
+    """The function with its sizes called n0, n1, ..., and what each of them is.
+
+    Args:
+        func: The function.
+        scalars: Its scalars that are no sizes.
+    """
+    inputs = [p.buffer for p in func.params if p.role != "out"]
+    outputs = [p.buffer for p in func.params if p.role == "out"]
+    called: dict[Expr, Var] = {}
+    for extent in (extent for buffer in inputs for extent in buffer.shape):
+        if extent not in called and not free_vars(extent) <= called.keys():
+            called[extent] = Var(f"n{len(called)}", i64)
+    products = [(poly(e), var) for e, var in called.items() if not isinstance(e, Var)]
+    known = {*called, *called.values()}
+    for extent in (extent for buffer in outputs for extent in buffer.shape):
+        for var in sorted(free_vars(_divided(extent, products)) - known, key=str):
+            called[var] = Var(f"n{len(called)}", i64)  # of no array that is given
+            known.add(var)
+
+    def visit(node: Any) -> Any:
+        if isinstance(node, Reducer):
+            return node
+        if isinstance(node, Expr) and node in called:
+            return called[node]
+        if products and isinstance(node, Expr) and node.dtype == i64:
+            node = _divided(node, products)
+        return _without_plain_names(rebuild(node, visit))
+
+    params = tuple(Param(visit(p.buffer), p.role) for p in func.params)
+    listed = (*scalars, *called.values())
+    made = Function(func.name, params, listed, visit(func.body))
+    return made, {var.name: extent for extent, var in called.items()}
+
+
+def _without_plain_names(node: Node) -> Node:
+    """Statements without names for what is a size, or a number, by itself."""
+    if not isinstance(node, Seq):
+        return node
+    plain = {
+        stmt.var: stmt.value
+        for stmt in node.stmts
+        if isinstance(stmt, Let) and isinstance(stmt.value, (Var, Const))
+    }
+    left = (s for s in node.stmts if not (isinstance(s, Let) and s.var in plain))
+    return substitute(seq(left), plain) if plain else node
+
+
+def _divided(expr: Expr, products: Sequence[tuple[Poly, Var]]) -> Expr:
+    """A sum of products of sizes in terms of sizes that are products themselves."""
+    total: Poly = {}
+    for monomial, coefficient in poly(expr).items():
+        left = list(monomial)
+        for whole, var in products:
+            ((factors, _),) = whole.items()
+            if all(left.count(f) >= factors.count(f) for f in factors):
+                for factor in factors:
+                    left.remove(factor)
+                left.append(var)
+        total = add(total, {merged_factors(tuple(left), ()): coefficient})
+    return expr if total == poly(expr) else expression(total)

@@ -1,0 +1,155 @@
+"""What a traced function asks of the sizes: accesses stay inside, some sizes are fixed.
+
+Every access must lie within its array for all sizes that the trace serves. Where that
+does not follow from the loops, a guard says it: an index that runs along one array as
+along another, as `y[i]` beside `x[i]`, makes them arrays of one length. What cannot be
+said so holds for the sizes of this call alone: they are fixed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from tensorlang.errors import ShapeError
+from tensorlang.ir.affine import Poly, add, constant, expression, factors, poly, product
+from tensorlang.ir.known import Known, Range
+from tensorlang.ir.nodes import (
+    Binary,
+    Block,
+    Buffer,
+    Expr,
+    Function,
+    Let,
+    Load,
+    Reduce,
+    Store,
+    Var,
+    as_expr,
+)
+from tensorlang.ir.sizes import Facts, evaluate
+from tensorlang.ir.visit import blocks, free_vars, substitute, walk
+
+SHORT: Final = 64  # steps up to which a fold along rows is part of the kernel
+Extents = Mapping[Var, Expr]
+
+
+def accesses(block: Block) -> Iterator[tuple[Buffer, tuple[Expr, ...]]]:
+    """The buffers that a block reads and writes, with the indices by its axes."""
+    named: dict[Var, Expr] = {}
+    for node in walk(block.body):
+        if isinstance(node, Let):
+            named[node.var] = substitute(node.value, named)
+        elif isinstance(node, (Load, Store, Reduce)):
+            indices = tuple(substitute(index, named) for index in node.indices)
+            held = node.buffers if isinstance(node, Reduce) else (node.buffer,)
+            yield from ((buffer, indices) for buffer in held)
+
+
+def stay_inside(func: Function, facts: Facts) -> None:
+    """Note what keeps all accesses within their arrays.
+
+    Raises:
+        ShapeError: one is outside in this call.
+    """
+    for block in blocks(func):
+        extents = {axis.var: facts.resolved(axis.extent) for axis in block.axes}
+        runs = all(evaluate(e, facts.values) > 0 for e in extents.values())
+        for buffer, indices in dict.fromkeys(accesses(block)):
+            for at, index in enumerate(indices):
+                if any(isinstance(part, Load) for part in walk(index)):
+                    continue  # it depends on data
+                size = facts.resolved(buffer.shape[at])
+                last = extents.get(index) if isinstance(index, Var) else None
+                same = last is not None and _value(facts, last) == _value(facts, size)
+                if same and facts.holds("eq", size, extents[index]):  # type: ignore[index]
+                    continue
+                total = poly(facts.resolved(index))
+                for room in (add(add(poly(size), constant(1), -1), total, -1), total):
+                    if not _proven(room, extents, facts) and not (
+                        runs and _guarded(room, extents, facts)
+                    ):
+                        _fix(facts, [index, size, *extents.values()])
+                        if runs and _outside(room, extents, facts):
+                            raise _error(facts, buffer, at)
+
+
+def _value(facts: Facts, expr: Expr) -> int:
+    return int(evaluate(expr, facts.values))
+
+
+def _proven(room: Poly, extents: Extents, facts: Facts) -> bool:
+    """Whether a sum is at least 0 in all loops, for all sizes."""
+    sizes: dict[Var, Range] = dict.fromkeys(facts.values, (0, None))
+    loops: dict[Var, Range] = {
+        var: (0, expression(add(poly(extent), constant(1), -1)))
+        for var, extent in extents.items()
+    }
+    return Known(sizes | loops).at_least_zero(room)
+
+
+def _guarded(room: Poly, extents: Extents, facts: Facts) -> bool:
+    """Whether a linear sum is at least 0 in this call; then a guard says so."""
+    for var, extent in extents.items():
+        slope = {
+            tuple(f for f in monomial if f != var): coefficient
+            for monomial, coefficient in room.items()
+            if var in monomial
+        }
+        rest = {m: c for m, c in room.items() if var not in m}
+        falls = any(coefficient < 0 for coefficient in slope.values())
+        last = add(poly(extent), constant(1), -1) if falls else {}
+        room = add(rest, product(slope, last))
+    left = {var for factor in factors(room) for var in free_vars(factor)}
+    return left <= facts.values.keys() and facts.holds(
+        "ge", expression(room), as_expr(0)
+    )
+
+
+def _outside(room: Poly, extents: Extents, facts: Facts) -> bool:
+    """Whether a linear sum is below 0 somewhere in the loops of this call."""
+    known = {var: as_expr(value) for var, value in facts.values.items()}
+    total = poly(substitute(expression(room), known))
+    loops: dict[Var, Range] = {
+        var: (0, _value(facts, extent) - 1) for var, extent in extents.items()
+    }
+    linear = all(isinstance(factor, Var) for factor in factors(total))
+    return linear and not Known(loops).at_least_zero(total)
+
+
+def _fix(facts: Facts, exprs: Iterable[Expr]) -> None:
+    """Fix the sizes that expressions are made of."""
+    for expr in exprs:
+        for var in free_vars(facts.resolved(expr)) & facts.values.keys():
+            facts.holds("eq", var, as_expr(facts.values[var]))
+
+
+def _error(facts: Facts, buffer: Buffer, at: int) -> ShapeError:
+    shape = tuple(_value(facts, extent) for extent in buffer.shape)
+    return ShapeError(
+        f"{buffer.name} has shape {shape}, and is read outside of dimension {at}"
+    )
+
+
+def fix_small(func: Function, facts: Facts) -> None:
+    """Fix the sizes that a kernel is made for: of short folds, and of products.
+
+    Of a contraction the loops that index its first operand alone stay open: the batch,
+    the rows. A fold of rows is open beyond 64 steps.
+    """
+    for block in blocks(func):
+        folds = [axis for axis in block.axes if axis.kind == "reduction"]
+        if not folds:
+            continue
+        loads = [node for node in walk(block.body) if isinstance(node, Load)]
+        used = [frozenset().union(*map(free_vars, load.indices)) for load in loads]
+        spatial = [axis for axis in block.axes if axis.kind == "spatial"]
+        first, others = used[0], frozenset().union(*used[1:])
+        mine = [axis for axis in spatial if axis.var in first - others]
+        theirs = [axis for axis in spatial if axis.var in others - first]
+        product_of = [n for n in walk(block.body) if isinstance(n, Binary)]
+        if mine and theirs and any(n.op == "mul" for n in product_of):
+            rest = [axis for axis in block.axes if axis not in mine]
+            _fix(facts, [axis.extent for axis in rest])
+        elif spatial and all(_value(facts, axis.extent) <= SHORT for axis in folds):
+            _fix(facts, [axis.extent for axis in folds])

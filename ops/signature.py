@@ -1,0 +1,385 @@
+r"""What the parameters of an operator take: its definition's annotations, as data.
+
+    def norm(x: Floats, weight: Floats | None = None, eps: Scalar = 1e-5): ...
+
+| annotation | the caller gives | the body gets |
+|---|---|---|
+| `Floats`, `Integers`, `Numbers`, `Truths`, `Anything` | an array of these | a tensor |
+| `Floats \| None` | one that may be left out | a tensor, or None |
+| `Floats \| Number` | an array or a Python number | a tensor, or a scalar |
+| `Sequence[Floats]` | a list of arrays | a list of tensors |
+| `InOut[Floats]` | an array to be updated in place | a tensor |
+| `Scalar` | a number that each call tells the kernel | a scalar |
+| `Key` | a random key, which is used up | its words and its hash |
+| `Shape` | the shape of a result | sizes |
+| `DType` | an element type | itself |
+| `int`, `float`, `bool`, `str`, `tuple`, `Literal`, None | an attribute | itself |
+
+Arrays of one annotation have one element type. In an elementwise definition, where a
+parameter is one element, the names are `Float`, `Integer`, `Real`, `Truth` and `Value`;
+each may be a Python number there. Without an annotation, positional parameters are
+arrays of any type, keyword parameters attributes of their default's type.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from types import NoneType, UnionType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    TypeAlias,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+)
+
+import numpy as np
+
+from tensorlang.errors import ArgumentError, DTypeError, OperatorError
+
+FLOATS: Final = ("f32", "bf16", "f16", "f64")
+INTEGERS: Final = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
+REALS: Final = (*FLOATS, *INTEGERS)
+ANY: Final = (*REALS, "bool")
+RESERVED: Final = ("out", "target")
+# attributes that say which arrays are Python numbers, and which are left out
+NUMBERS: Final = "numbers"
+ABSENT: Final = "absent"
+_PLAIN: Final = (bool, int, float, str, tuple, list, NoneType)
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Arrays:
+    """An array, or several.
+
+    Attributes:
+        says: What its elements are, in words.
+        dtypes: The element types that it may have; empty for any, of its own.
+        optional: Whether it may be left out.
+        number: Whether it may be a Python number.
+        several: Whether it is a list of arrays.
+        inplace: Whether it is updated.
+    """
+
+    says: str = "array"
+    dtypes: tuple[str, ...] = ()
+    optional: bool = False
+    number: bool = False
+    several: bool = False
+    inplace: bool = False
+
+    def __or__(self, other: Any) -> Arrays:
+        if other is None:
+            return replace(self, optional=True)
+        if other is Number:
+            return replace(self, number=True)
+        return NotImplemented
+
+    __ror__ = __or__
+
+
+@dataclass(frozen=True, slots=True)
+class Static:
+    """A value that is part of the kernel.
+
+    Attributes:
+        types: The types that it may have.
+        choices: Values that it may have besides.
+        says: What it is, in words.
+    """
+
+    types: tuple[type, ...] = ()
+    choices: tuple[Any, ...] = ()
+    says: str = "a number or text"
+
+    def fitted(self, id: str, name: str, value: Any) -> Any:
+        """The value, as the type that the definition asks for.
+
+        Raises:
+            ArgumentError: it is none of those.
+        """
+        made = value.item() if isinstance(value, np.generic) else value
+        if type(made) is list and tuple in self.types:
+            made = tuple(made)
+        elif type(made) is int and float in self.types and int not in self.types:
+            made = float(made)
+        chosen = any(type(made) is type(each) and made == each for each in self.choices)
+        plain = not (self.types or self.choices) and isinstance(made, _PLAIN)
+        if chosen or plain or type(made) in self.types:
+            return made
+        raise ArgumentError(f"{id}: attribute {name} is {self.says}, not {value!r:.80}")
+
+
+@dataclass(frozen=True, slots=True)
+class Other:
+    """A parameter of a kind of its own: `scalar`, `key`, `shape` or `dtype`."""
+
+    kind: str
+
+
+Kind: TypeAlias = Arrays | Static | Other
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter: its name, kind and default, and whether only its name will do."""
+
+    name: str
+    kind: Kind
+    default: Any
+    keyword: bool
+
+    @property
+    def needed(self) -> bool:
+        """Whether it has no default."""
+        return self.default is inspect.Parameter.empty
+
+    def is_a(self, kind: str) -> bool:
+        """Whether it is of one of the kinds that have a name."""
+        return isinstance(self.kind, Other) and self.kind.kind == kind
+
+
+@dataclass(frozen=True)
+class Spec:
+    """All parameters of an operator, and what a call with them is.
+
+    A call has a shape for each array, then one for each parameter that is a shape; and
+    attributes: all else that its kernel depends on.
+    """
+
+    id: str
+    parameters: tuple[Parameter, ...]
+
+    @cached_property
+    def arrays(self) -> dict[str, Arrays]:
+        """The parameters that are arrays, by name."""
+        found = ((p.name, p.kind) for p in self.parameters)
+        return {name: kind for name, kind in found if isinstance(kind, Arrays)}
+
+    @cached_property
+    def shapes(self) -> tuple[str, ...]:
+        """The names of the parameters that are shapes."""
+        return tuple(p.name for p in self.parameters if p.is_a("shape"))
+
+    @cached_property
+    def attributes(self) -> tuple[str, ...]:
+        """The names of the attributes that a caller gives."""
+        rest = (
+            p for p in self.parameters if p.name not in (*self.arrays, *self.shapes)
+        )
+        return tuple(p.name for p in rest if not p.is_a("scalar"))
+
+    def slots(self, attributes: Mapping[str, Any]) -> list[str]:
+        """The name of each array of a call, of a list as often as it has arrays."""
+        gone = (str(attributes.get(name, "")).split() for name in (NUMBERS, ABSENT))
+        left = self.arrays.keys() - {name for names in gone for name in names}
+        keys = {p.name for p in self.parameters if p.is_a("key")}
+        return [
+            p.name
+            for p in self.parameters
+            if p.name in left | keys
+            for _ in range(attributes[p.name] if _several(p) else 1)
+        ]
+
+    def fitted(self, given: Mapping[str, Any], count: int) -> dict[str, Any]:
+        """All attributes of a call with so many shapes, from some of them.
+
+        Raises:
+            ArgumentError: there is no such attribute, one is missing, or of no kind
+                that it can be.
+        """
+        unknown = given.keys() - {p.name for p in self.parameters} - {NUMBERS, ABSENT}
+        if unknown:
+            raise ArgumentError(
+                f"{self.id} has no attribute {min(unknown)!r}; it has "
+                f"{', '.join(self.attributes) or 'none'}"
+            )
+        made = {name: given[name] for name in (NUMBERS, ABSENT) if given.get(name)}
+        for p in self.parameters:
+            value = given.get(p.name, p.default)
+            if isinstance(p.kind, Static):
+                if value is inspect.Parameter.empty:
+                    raise ArgumentError(f"{self.id}: {p.name} is needed")
+                made[p.name] = p.kind.fitted(self.id, p.name, value)
+            elif _several(p):
+                made[p.name] = given.get(p.name, count - len(self.arrays) + 1)
+            elif p.is_a("key"):
+                made[p.name] = given.get(p.name, "threefry2x32")
+            elif p.is_a("dtype"):
+                made[p.name] = value
+        optional = [name for name, kind in self.arrays.items() if kind.optional]
+        missing = len(self.slots(made)) + len(self.shapes) - count
+        if optional and missing > 0 and ABSENT not in made:
+            made[ABSENT] = " ".join(optional[-missing:])
+        return made
+
+    def check(self, dtypes: Sequence[str], attributes: Mapping[str, Any]) -> None:
+        """Refuse arrays of other types than the annotations say, or too few of them.
+
+        Raises:
+            DTypeError: a type is none of those, or arrays of one annotation differ.
+            ArgumentError: there are more arrays or fewer.
+        """
+        names = self.slots(attributes)
+        if len(dtypes) != len(names) + len(self.shapes):
+            listed = ", ".join((*names, *self.shapes))
+            raise ArgumentError(
+                f"{self.id} takes {len(names)} arrays ({listed}), not {len(dtypes)}"
+            )
+        alike: dict[str, list[str]] = {}
+        for name, dtype in zip(names, dtypes, strict=False):
+            kind = self.arrays.get(name, Arrays())
+            if kind.dtypes and dtype not in kind.dtypes:
+                listed = ", ".join(kind.dtypes)
+                raise DTypeError(
+                    f"{self.id} takes {listed}, not {dtype}; cast it first"
+                    if len(kind.dtypes) > 1
+                    else f"{self.id}: {name} is an array of {listed}, not of {dtype}"
+                )
+            if kind.dtypes and not kind.inplace:
+                alike.setdefault(kind.says, []).append(dtype)
+        for kinds in alike.values():
+            if len(set(kinds)) > 1:
+                raise DTypeError(
+                    f"{self.id}: its arrays have one element type, not "
+                    f"{', '.join(kinds)}; cast them to one"
+                )
+
+
+def _several(parameter: Parameter) -> bool:
+    return isinstance(parameter.kind, Arrays) and parameter.kind.several
+
+
+if TYPE_CHECKING:
+    from tensorlang.ir.frontend import Tensor
+    from tensorlang.ir.nodes import Expr, ExprLike
+    from tensorlang.ir.sizes import Size
+    from tensorlang.ops.tracing import KeyWords
+
+    Floats: TypeAlias = Tensor
+    Integers: TypeAlias = Tensor
+    Numbers: TypeAlias = Tensor
+    Truths: TypeAlias = Tensor
+    Anything: TypeAlias = Tensor
+    Float: TypeAlias = Expr
+    Integer: TypeAlias = Expr
+    Real: TypeAlias = Expr
+    Truth: TypeAlias = Expr
+    Value: TypeAlias = Expr
+    Number: TypeAlias = Expr
+    Scalar: TypeAlias = ExprLike
+    InOut = Annotated[_T, "in place"]
+    Key: TypeAlias = KeyWords
+    Shape: TypeAlias = tuple[Size, ...]
+else:
+    Floats = Float = Arrays("floats", FLOATS)
+    Integers = Integer = Arrays("integers", INTEGERS)
+    Numbers = Real = Arrays("numbers", REALS)
+    Truths = Truth = Arrays("truth values", ("bool",))
+    Anything = Value = Arrays("numbers or truth values", ANY)
+    Number = object()
+    Scalar, Key, Shape = Other("scalar"), Other("key"), Other("shape")
+
+    class InOut:
+        """An array that is updated in place."""
+
+        def __class_getitem__(cls, of: Arrays) -> Arrays:
+            """Such an array of the elements of `of`."""
+            return replace(of, inplace=True)
+
+
+_NAMES: Final = {
+    int: "a whole number",
+    float: "a number",
+    bool: "True or False",
+    str: "a text",
+    tuple: "a tuple",
+}
+
+
+def spec(id: str, definition: Callable[..., Any]) -> Spec:
+    """The spec that the signature of a definition is.
+
+    Raises:
+        OperatorError: one has a name or an annotation that no parameter can have.
+    """
+    found = []
+    for name, given in inspect.signature(definition).parameters.items():
+        if name in RESERVED:
+            raise OperatorError(f"{id}: {name!r} is a name every operator has already")
+        if given.kind not in (given.KEYWORD_ONLY, given.POSITIONAL_OR_KEYWORD):
+            raise OperatorError(f"{id}: a definition names its arrays: no *{name}")
+        keyword = given.kind is given.KEYWORD_ONLY
+        said = evaluated(given.annotation, definition)
+        unsaid = said is given.empty or said is Any
+        if unsaid or getattr(said, "__name__", "") == "Tensor":
+            kind = _unsaid(given.default, keyword)
+        else:
+            kind = kind_of(f"{id}: {name}", said)
+        found.append(Parameter(name, kind, given.default, keyword))
+    return Spec(id, tuple(found))
+
+
+def evaluated(annotation: Any, definition: Callable[..., Any]) -> Any:
+    """An annotation as an object; empty where its names are for type checkers alone."""
+    if not isinstance(annotation, str):
+        return annotation
+    known = getattr(inspect.unwrap(definition), "__globals__", {})
+    try:
+        return eval(annotation, known)  # noqa: S307 - as `typing.get_type_hints` does
+    except NameError:
+        return inspect.Parameter.empty
+
+
+def _unsaid(default: Any, keyword: bool) -> Kind:
+    if not keyword:
+        return Arrays(optional=default is None)
+    if default is None or default is inspect.Parameter.empty:
+        return Static()
+    kind = type(default)
+    return Static((kind,), says=_NAMES.get(kind, kind.__name__))
+
+
+def kind_of(where: str, said: Any) -> Kind:
+    """The kind of an annotation.
+
+    Raises:
+        OperatorError: there is none.
+    """
+    if isinstance(said, (Arrays, Other)):
+        return said
+    origin, of = get_origin(said), get_args(said)
+    if origin is Sequence and len(of) == 1 and isinstance(of[0], Arrays):
+        return replace(of[0], several=True)
+    if origin is Literal:
+        return Static((), of, " or ".join(map(repr, of)))
+    if said is None or said is NoneType:
+        return Static((), (None,), "None")
+    if origin in (Union, UnionType):
+        found = [kind_of(where, part) for part in of]
+        parts = [part for part in found if isinstance(part, Static)]
+        if len(parts) == len(of):
+            return Static(
+                tuple(kind for part in parts for kind in part.types),
+                tuple(value for part in parts for value in part.choices),
+                " or ".join(part.says for part in parts),
+            )
+    plain = origin or said
+    if plain in _NAMES:
+        return Static((plain,), (), _NAMES[plain])
+    if getattr(plain, "__name__", "") == "DType":
+        return Other("dtype")
+    raise OperatorError(
+        f"{where}: no parameter of an operator is a {said!r}; arrays are Floats, "
+        "Integers and so on, attributes int, float, bool, str or tuple (see "
+        "tensorlang.ops.signature), or leave the annotation out"
+    )

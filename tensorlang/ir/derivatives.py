@@ -1,0 +1,387 @@
+"""Derivatives of elements: reverse mode on the expressions that definitions build.
+
+What a part of an expression contributes to the gradient is a *slope*: a sum of products
+of parts, with whole powers, below and above a fraction bar. In this form constants
+meet, what was divided and multiplied cancels, and common factors are found again; so a
+derived gradient is about as short as one written by hand. A condition splits a slope in
+two: what is not chosen contributes nothing, not 0 times what it is.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from tensorlang.errors import OperatorError
+from tensorlang.ir import intrinsics
+from tensorlang.ir.dtypes import DType
+from tensorlang.ir.nodes import (
+    Binary,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Select,
+    Unary,
+    Var,
+    as_expr,
+)
+from tensorlang.ir.visit import children, free_vars, fresh, substitute
+
+# factors with their powers, in the order in which they were met
+Product: TypeAlias = "tuple[tuple[Expr, int], ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """Products with their coefficients."""
+
+    terms: tuple[tuple[Product, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """One slope where a condition holds, another one elsewhere."""
+
+    cond: Expr
+    then: Slope
+    other: Slope
+
+
+Slope: TypeAlias = Sum | Branch
+ZERO: Final = Sum()
+# a factor of the chain rule: a coefficient and a product
+Factor: TypeAlias = "tuple[float, Product]"
+
+
+def derivative(
+    element: Callable[..., Any],
+    seeds: Sequence[Expr | None],
+    operands: Sequence[Expr | None],
+    floats: Sequence[bool],
+    attributes: Mapping[str, Any],
+) -> tuple[Expr | None, ...]:
+    """The gradients of the operands of a definition, from those of its results.
+
+    Args:
+        element: From the operands and attributes to a result, or several.
+        seeds: The gradient of each result, None where it is not needed.
+        operands: What it is applied to, None what is left out.
+        floats: Which operands may have a gradient.
+        attributes: What the definition is given besides.
+
+    Returns:
+        A gradient, or None, for each operand that may have one.
+    """
+    # a derivative of a derivative has such operands already
+    used = [e for e in (*seeds, *operands) if isinstance(e, Expr)]
+    taken = {var.name for var in set[Var]().union(*map(free_vars, used))}
+    held = {
+        Var(fresh("operand", taken), value.dtype): value
+        for value in operands
+        if value is not None
+    }
+    stand_ins = iter(held)
+    given = [value if value is None else next(stand_ins) for value in operands]
+    made = element(*given, **attributes)
+    several = made if isinstance(made, tuple) else (made,)
+    needed = [  # a gradient gives none of what is left out
+        (as_expr(result), seed)
+        for result, seed in zip(several, seeds, strict=True)
+        if result is not None and seed is not None
+    ]
+    wrt = [var for var, may in zip(given, floats, strict=True) if may]
+    there = [var for var in wrt if var is not None]
+    found = dict(zip(there, gradients(needed, there), strict=True))
+    return tuple(None if var is None else substitute(found[var], held) for var in wrt)
+
+
+def gradients(results: Sequence[tuple[Expr, Expr]], wrt: Sequence[Expr]) -> list[Expr]:
+    """The gradient of each of `wrt`, from those of the results.
+
+    Args:
+        results: What is computed from them, each with its gradient.
+        wrt: The variables; all of one type of floats.
+
+    Raises:
+        OperatorError: a part of an expression has no derivative.
+    """
+    slopes: dict[Expr, Slope] = {}
+    for result, seed in results:
+        _add(slopes, result, Sum((_product({seed: 1}),)))
+    for node in reversed(_between([result for result, _ in results], set(wrt))):
+        if node in slopes and node not in wrt:
+            for part, slope in _contributions(node, slopes[node]):
+                _add(slopes, part, slope)
+    return [written(slopes.get(var, ZERO), var.dtype) for var in wrt]
+
+
+def _between(results: Iterable[Expr], wrt: set[Expr]) -> list[Expr]:
+    """The floats that lie between, each once, its parts before it."""
+    order: dict[Expr, bool] = {}
+
+    def visit(node: Any) -> bool:
+        if node not in order:
+            below = [visit(c) for c in children(node) if isinstance(c, Expr)]
+            order[node] = node in wrt or (any(below) and node.dtype.is_float)
+        return order[node]
+
+    for result in results:
+        visit(result)
+    return [node for node, needed in order.items() if needed]
+
+
+def _add(slopes: dict[Expr, Slope], node: Expr, slope: Slope) -> None:
+    slopes[node] = plus(slopes.get(node, ZERO), slope)
+
+
+def _contributions(node: Expr, slope: Slope) -> Iterable[tuple[Expr, Slope]]:
+    """What the slope of a node gives to the slopes of its parts."""
+    match node:
+        case Binary(op="add", a=a, b=b):
+            return (a, slope), (b, slope)
+        case Binary(op="sub", a=a, b=b):
+            return (a, slope), (b, times(slope, (-1.0, ())))
+        case Binary(op="mul", a=a, b=b):
+            return (a, times(slope, factor(b))), (b, times(slope, factor(a)))
+        case Binary(op="div", a=a, b=b):
+            up = times(slope, factor(b, -1))
+            return (a, up), (b, times(times(up, factor(node)), (-1.0, ())))
+        case Unary(op="neg", a=a):
+            return ((a, times(slope, (-1.0, ()))),)
+        case Unary(op="abs", a=a):
+            return ((a, times(slope, factor(_sign(a)))),)
+        case Select(cond=cond, a=a, b=b):
+            return (a, branch(cond, slope, ZERO)), (b, branch(cond, ZERO, slope))
+        case Cast(a=a) if a.dtype.is_float:
+            narrow = written(slope, node.dtype).cast(a.dtype)
+            return ((a, Sum((_product({narrow: 1}),))),)
+        case Call(name=name, args=args) if name in _CALLS:
+            made = _CALLS[name](slope, node, *args)
+            return zip(args, made if isinstance(made, tuple) else (made,), strict=False)
+    raise OperatorError(
+        f"{type(node).__name__} {node} has no derivative; give the operator a gradient "
+        "of its own, or gradient=False"
+    )
+
+
+# ----------------------------------------------------------------------- calculating
+
+
+def factor(expr: Expr, power: int = 1) -> Factor:
+    """A factor as a coefficient and the powers of its parts."""
+    coefficient, powers = 1.0, Counter[Expr]()
+    waiting = [(expr, power)]
+    while waiting:
+        part, n = waiting.pop()
+        match part:
+            case Const(value=value) if value != 0:
+                coefficient *= float(value) ** n
+            case Unary(op="neg", a=a):
+                coefficient = -coefficient
+                waiting.append((a, n))
+            case Binary(op="mul", a=a, b=b):
+                waiting += [(b, n), (a, n)]
+            case Binary(op="div", a=a, b=b):
+                waiting += [(b, -n), (a, n)]
+            case _:
+                powers[part] += n
+    return coefficient, _product(powers)[0]
+
+
+def _product(
+    powers: dict[Expr, int], coefficient: float = 1.0
+) -> tuple[Product, float]:
+    """A product without what cancels; e^z over e^z + 1 is the sigmoid of z."""
+    for part, n in list(powers.items()):
+        if isinstance(part, Call) and part.name == "exp" and n > 0:
+            below = Binary("add", part, as_expr(1.0, part.dtype))
+            if powers.get(below) == -n:
+                del powers[below]
+                powers[part] = 0
+                powers[intrinsics.sigmoid(part.args[0])] = n
+    return tuple((part, n) for part, n in powers.items() if n), coefficient
+
+
+def times(slope: Slope, by: Factor) -> Slope:
+    """A slope multiplied by a factor."""
+    if isinstance(slope, Branch):
+        return Branch(slope.cond, times(slope.then, by), times(slope.other, by))
+    coefficient, product = by
+    made = []
+    for held, c in slope.terms:
+        powers = dict(held)
+        for part, n in product:
+            powers[part] = powers.get(part, 0) + n
+        made.append(_product(powers, c * coefficient))
+    return Sum(tuple(made))
+
+
+def plus(a: Slope, b: Slope) -> Slope:
+    """The sum of two slopes."""
+    if isinstance(a, Branch) and isinstance(b, Branch) and a.cond == b.cond:
+        return branch(a.cond, plus(a.then, b.then), plus(a.other, b.other))
+    if ZERO in (a, b):
+        return b if a == ZERO else a
+    terms: dict[frozenset[tuple[Expr, int]], tuple[Product, float]] = {}
+    for product, coefficient in (*_terms(a), *_terms(b)):
+        first, held = terms.get(frozenset(product), (product, 0.0))
+        terms[frozenset(product)] = first, held + coefficient
+    return Sum(tuple(term for term in terms.values() if term[1]))
+
+
+def branch(cond: Expr, then: Slope, other: Slope) -> Slope:
+    """One slope where a condition holds, another one elsewhere."""
+    return then if then == other else Branch(cond, then, other)
+
+
+def _terms(slope: Slope) -> tuple[tuple[Product, float], ...]:
+    """The terms of a sum; of a branch, one that is a factor by itself."""
+    if isinstance(slope, Sum):
+        return slope.terms
+    return ((((written(slope, _dtype(slope)), 1),), 1.0),)
+
+
+def _dtype(slope: Slope) -> DType:
+    while isinstance(slope, Branch):
+        slope = slope.other if slope.then == ZERO else slope.then
+    return slope.terms[0][0][0][0].dtype
+
+
+# --------------------------------------------------------------------------- writing
+
+
+def written(slope: Slope, dtype: DType) -> Expr:
+    """A slope as an expression."""
+    if isinstance(slope, Branch):
+        sides = written(slope.then, dtype), written(slope.other, dtype)
+        return Select(slope.cond, *sides)
+    return _sum([(dict(product), c) for product, c in slope.terms], dtype)
+
+
+def _sum(terms: Sequence[tuple[dict[Expr, int], float]], dtype: DType) -> Expr:
+    """A sum; factors that several terms share stand outside of it."""
+    shared = Counter((part, n > 0) for powers, _ in terms for part, n in powers.items())
+    (part, above), uses = max(
+        shared.items(), key=lambda item: item[1], default=((None, True), 0)
+    )
+    if part is None or uses < 2:
+        return _added(terms, dtype)
+    inside, rest = [], []
+    for powers, c in terms:
+        power = powers.get(part, 0)
+        if power > 0 if above else power < 0:
+            left = {**powers, part: power - (1 if above else -1)}
+            inside.append(({p: n for p, n in left.items() if n}, c))
+        else:
+            rest.append((powers, c))
+    inner = _sum(inside, dtype)
+    made = part * inner if above else inner / part
+    return made + _sum(rest, dtype) if rest else made
+
+
+def _added(terms: Sequence[tuple[dict[Expr, int], float]], dtype: DType) -> Expr:
+    """Products added, or subtracted where their coefficient is negative."""
+    total: Expr | None = None
+    for powers, c in sorted(terms, key=lambda term: term[1] < 0):
+        if total is None:
+            total = _written(powers, c, dtype)
+        elif c > 0:
+            total = total + _written(powers, c, dtype)
+        else:
+            total = total - _written(powers, -c, dtype)
+    return as_expr(0.0, dtype) if total is None else total
+
+
+def _written(powers: dict[Expr, int], coefficient: float, dtype: DType) -> Expr:
+    """A product: its first factor times what all others are."""
+    above = [part for part, n in powers.items() for _ in range(n)]
+    below = [part for part, n in powers.items() for _ in range(-n)]
+    if not above[1:]:  # nothing but one that could be divided: an inverse, multiplied
+        deep = {part for part, n in powers.items() if n < -1}
+        inverse = {part: 1.0 / part for part in deep}
+        above += [inverse[part] for part in below if part in deep]
+        below = [part for part in below if part not in deep]
+    if not above:
+        above, coefficient = [as_expr(coefficient, dtype)], 1.0
+    first, *rest = above
+    if coefficient == -1:
+        first, coefficient = -first, 1.0
+    value = functools.reduce(operator.mul, rest) if rest else first
+    if coefficient != 1 and not rest and len(below) == 1:
+        below, coefficient = [below[0] * (1 / coefficient)], 1.0
+    if coefficient != 1:
+        value = value * coefficient
+    for part in below:
+        value = value / part
+    return first * value if rest else value
+
+
+# ------------------------------------------------------------- functions of one operand
+
+
+def _by(*parts: Expr, below: Expr | None = None, times_: float = 1.0) -> Any:
+    def rule(slope: Slope) -> Slope:
+        for part in parts:
+            slope = times(slope, factor(part))
+        if below is not None:
+            slope = times(slope, factor(below, -1))
+        return times(slope, (times_, ()))
+
+    return rule
+
+
+def _sign(x: Expr) -> Expr:
+    """1 above 0, -1 below, else 0."""
+    one, zero = as_expr(1.0, x.dtype), as_expr(0.0, x.dtype)
+    return Select(x > zero, one, Select(x < zero, -one, zero))
+
+
+# by name, from the call and its operands to the slopes' factor
+_FUNCTIONS: Final[dict[str, Callable[[Expr, Expr], Callable[[Slope], Slope]]]] = {
+    "exp": lambda y, _: _by(y),
+    "exp2": lambda y, _: _by(y, times_=math.log(2)),
+    "expm1": lambda _, x: _by(intrinsics.exp(x)),
+    "log": lambda _, x: _by(below=x),
+    "log2": lambda _, x: _by(below=x, times_=1 / math.log(2)),
+    "log1p": lambda _, x: _by(below=x + 1.0),
+    "sqrt": lambda y, _: _by(below=y, times_=0.5),
+    "sin": lambda _, x: _by(intrinsics.cos(x)),
+    "cos": lambda _, x: _by(intrinsics.sin(x), times_=-1.0),
+    "tanh": lambda y, _: _by(1.0 - y * y),
+    "sigmoid": lambda y, _: _by(y, 1.0 - y),
+    "erf": lambda _, x: _by(intrinsics.exp(-(x * x)), times_=2 / math.sqrt(math.pi)),
+    "erfinv": lambda y, _: _by(intrinsics.exp(y * y), times_=math.sqrt(math.pi) / 2),
+    **dict.fromkeys(("floor", "ceil", "round", "trunc"), lambda *_: lambda _: ZERO),
+}
+
+
+def _pow(slope: Slope, y: Expr, a: Expr, b: Expr) -> tuple[Slope, Slope]:
+    """0 where b is 0, and where a is 0 and b is not below."""
+    base = times(times(slope, factor(b)), factor(intrinsics.pow(a, b - 1.0)))
+    exponent = times(times(slope, factor(y)), factor(intrinsics.log(a)))
+    return (
+        branch(b.equal(0.0), ZERO, base),
+        branch(a.equal(0.0) & (b >= 0.0), ZERO, exponent),
+    )
+
+
+def _fma(slope: Slope, _: Expr, a: Expr, b: Expr, c: Expr) -> tuple[Slope, ...]:
+    del c
+    return times(slope, factor(b)), times(slope, factor(a)), slope
+
+
+def _of_one(rule: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda slope, y, x: rule(y, x)(slope)
+
+
+_CALLS: Final[dict[str, Callable[..., Any]]] = {
+    "pow": _pow,
+    "fma": _fma,
+    **{name: _of_one(rule) for name, rule in _FUNCTIONS.items()},
+}
