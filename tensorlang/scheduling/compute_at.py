@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.nodes import Alloc, Block, Buffer, Expr, Function, Var
-from tensorlang.ir.visit import allocations, free_vars, names, writes
+from tensorlang.ir.visit import allocations, free_vars, names, reads, writes
 from tensorlang.scheduling.cache import constant_tile, localized
 from tensorlang.scheduling.guarding import read_indices
 from tensorlang.scheduling.inline import only_written_by, sources_stay, users_of
@@ -66,6 +66,20 @@ def made_once(
     return None
 
 
+@legality("what a moved producer reads is alive at its new place")
+def sources_alive(path: Path, loop: Path) -> str | None:
+    """The temporaries that it reads are allocated around the loop."""
+    func, block = function_of(path), block_of(path)
+    for buffer in (reads(block) - writes(block)) & set(allocations(func)):
+        around = find_alloc(func, buffer.name)[-2]
+        if all(node is not around for node in loop):
+            return (
+                f"block {block.name!r} reads {buffer.name!r}, which is not alive at "
+                f"loop {loop_of(loop).var.name!r}; move it before it caches"
+            )
+    return None
+
+
 @primitive
 def compute_at(func: Function, block: str, loop: str) -> Function:
     """Compute what a loop body needs of a producer right there.
@@ -114,6 +128,7 @@ def compute_at(func: Function, block: str, loop: str) -> Function:
     readers_inside(path, target, readers)
     made_once(path, indices, shared_loops(path, target))
     sources_stay(path, readers)
+    sources_alive(path, target)
     return _moved(path, target, (buffer, indices), readers)
 
 

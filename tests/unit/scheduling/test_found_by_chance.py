@@ -8,6 +8,7 @@ from tensorlang.codegen.blocks import remove_blocks
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.parser import parse
 from tensorlang.ir.visit import free_vars, loops
+from tensorlang.scheduling import Schedule
 from tensorlang.scheduling.annotate import bind, vectorize
 from tensorlang.scheduling.atomic import atomic
 from tensorlang.scheduling.cache import cache_read
@@ -414,3 +415,20 @@ def chain(x: f32[4], y: Out[f32[1]]):
 """)
     with pytest.raises(ScheduleError, match="does not go over all of 't'"):
         inline(double_buffer(func, "k"), "u", reverse=True)
+
+
+def test_a_producer_does_not_leave_what_it_has_cached_behind():
+    made = Schedule(
+        parse("""
+def sums(x: f32[2], y: Out[f32[2]]):
+    for k in range(2):
+        for i in range(2):
+            with block("y", vi=spatial(2, i), vk=reduction(2, k)):
+                reduce(sum, y[vi], x[vi])
+""")
+    )
+    made.split("i", [None, 2])
+    made.cache_write("y", "y", "global", "i_0", accumulate=True)
+    made.cache_read("y", "x", "global", "i_0")
+    with pytest.raises(ScheduleError, match="reads 'x_global', which is not alive"):
+        made.compute_at("y", "k")
