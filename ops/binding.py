@@ -216,9 +216,10 @@ def _pattern(op: Definition, codes: Sequence[int]) -> Pattern:
             arrays.append(n)
             beside = beside if kind.dtypes == ("bool",) else n
     if beside is None:
-        able = " and ".join(n for n, kind in op.spec.arrays.items() if kind.number)
+        able = [name for name, kind in op.spec.arrays.items() if kind.number]
+        said = "the operands" if len(able) == len(codes) else " and ".join(able)
         raise ArgumentError(
-            f"{op.id}: one of {able} has to be an array, whose type the other one takes"
+            f"{op.id}: one of {said} has to be an array, whose type the other one takes"
         )
     filled = [name for name in absent if name in op.missing]
     if len(filled) < len(op.missing):
@@ -266,6 +267,7 @@ def mixed(  # noqa: PLR0917 - as `call`
         numbers = [
             number_of(
                 op.id,
+                name,
                 op.missing[name](beside[1]) if n is None else operands[n],
                 *beside,
             )
@@ -316,7 +318,7 @@ def _integers(name: str) -> tuple[int, int]:
     return int(found.min), int(found.max)
 
 
-def number_of(id: str, value: Any, kind: str, name: str) -> Any:
+def number_of(id: str, operand: str, value: Any, kind: str, name: str) -> Any:
     """The number as a kernel for arrays of a type takes it.
 
     Raises:
@@ -344,9 +346,7 @@ def number_of(id: str, value: Any, kind: str, name: str) -> Any:
         )
     least, most = _integers(name)
     if not least <= value <= most:
-        raise DTypeError(
-            f"{id}: {value} is no value of {name}, which holds {least} to {most}"
-        )
+        raise DTypeError(f"{id}: {operand} is {value}; {name} holds {least} to {most}")
     return value
 
 

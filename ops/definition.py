@@ -38,7 +38,10 @@ class _Documentation:
     def __get__(self, op: Definition | None, _: type) -> str:
         if op is None:
             return self._of_class
-        return documented(op.body.__doc__ or "", op.spec.parameters, op.meanings)
+        said = op.body.__doc__ or ""
+        if not op.module.startswith("tensorlang."):
+            return said  # what a user says of an operator stands as it is
+        return documented(said, op.spec.parameters, op.meanings)
 
 
 class Definition(Operator):  # noqa: D101 - it has one

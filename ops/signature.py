@@ -361,7 +361,8 @@ def kind_of(where: str, said: Any) -> Kind:
     if origin is Sequence and len(of) == 1 and isinstance(of[0], Arrays):
         return replace(of[0], several=True)
     if origin is Literal:
-        return Static((), of, " or ".join(map(repr, of)))
+        *others, last = map(repr, of)
+        return Static((), of, f"{', '.join(others)} or {last}" if others else last)
     if said is None or said is NoneType:
         return Static((), (None,), "None")
     if origin in (Union, UnionType):

@@ -72,7 +72,7 @@ def pad(
     if type(x) is not np.ndarray:
         own(x)
     kind, name = type_of("nn.pad", x)
-    number = 0 if value is None else number_of("nn.pad", value, kind, name)
+    number = 0 if value is None else number_of("nn.pad", "value", value, kind, name)
     if kind in ("bool", "float"):  # kernels take no truths
         number = float(number)
     asked = {"padding": _pairs("nn.pad", padding)}

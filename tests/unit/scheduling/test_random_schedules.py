@@ -7,7 +7,7 @@ from types import ModuleType
 
 from tensorlang.scheduling import PRIMITIVES
 
-BATCHES = range(4, 25)  # at least so many, and on until every primitive has its share
+BATCHES = range(8, 25)  # at least so many, and on until every primitive has its share
 CASES = 200  # in each batch
 LEAST_ACCEPTED = 20  # of each primitive
 

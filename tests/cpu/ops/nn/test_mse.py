@@ -103,7 +103,7 @@ def test_what_does_not_fit():
         nn.mse(p, p[0])
     with pytest.raises(DTypeError, match="have one element type, not f32, f64"):
         nn.mse(p, p.astype(np.float64))
-    with pytest.raises(ArgumentError, match="'mean' or 'sum' or 'none', not 'max'"):
+    with pytest.raises(ArgumentError, match="'mean', 'sum' or 'none', not 'max'"):
         nn.mse(p, p, "max")
     with pytest.raises(ShapeError, match=r"dy has shape \(3, 4\), nn.mse gives \(\)"):
         nn.mse_grad(p, p, p)
