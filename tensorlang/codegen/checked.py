@@ -37,13 +37,14 @@ from tensorlang.ir.nodes import (
     Stmt,
     Store,
     Unary,
+    Var,
     While,
     as_expr,
     binary,
     seq,
     splat,
 )
-from tensorlang.ir.visit import children, fresh, names, rebuild
+from tensorlang.ir.visit import children, free_vars, fresh, names, rebuild, substitute
 
 COLUMNS: Final = 3  # whether there was one, its index, and the size
 
@@ -69,6 +70,14 @@ class Access:
             f"{self.text} has index {index} in dimension {self.dimension}, "
             f"whose size is {size}{where}"
         )
+
+
+def _as_defined(access: Expr) -> str:
+    """An access with its axes called as before `partition` cut off a ragged end."""
+    before = {
+        var: Var(var.name.removesuffix("_tail"), var.dtype) for var in free_vars(access)
+    }
+    return repr(substitute(access, before))
 
 
 def checked(function: Function) -> tuple[Function, tuple[Access, ...]]:
@@ -121,7 +130,8 @@ class _Checking:
         if isinstance(new, While):
             new = replace(new, body=seq(new.body, *told))
         for buffer, indices, mask in _targets(stmt):
-            told += self.rows(buffer, indices, mask, f"{buffer[indices]!r}", line)
+            text = _as_defined(buffer[indices])
+            told += self.rows(buffer, indices, mask, text, line)
             if mask is None:
                 new = If(_all(_within(buffer, indices)), new)
             else:
@@ -135,9 +145,8 @@ class _Checking:
         for child in children(expr):
             yield from self.told(child, line)
         if isinstance(expr, Load):
-            yield from self.rows(
-                expr.buffer, expr.indices, expr.mask, f"{expr!r}", line
-            )
+            text = _as_defined(expr)
+            yield from self.rows(expr.buffer, expr.indices, expr.mask, text, line)
 
     def rows(
         self,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from types import ModuleType
@@ -156,8 +155,7 @@ def test_an_operator_of_ones_own(tmp_path):
         text=True,
     )
     assert ran.returncode == 1, ran.stderr
-    said = r"x\[at\[vi(_tail)?\]\] has index 1000000000000 in dimension 0"
-    assert re.search(said, ran.stderr), ran.stderr
+    assert "x[at[vi]] has index 1000000000000 in dimension 0" in ran.stderr
     assert ran.stderr.rstrip().endswith(f"whose size is 4, {script}:9")
 
 
