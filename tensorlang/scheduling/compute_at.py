@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tensorlang.errors import ScheduleError
-from tensorlang.ir.nodes import Alloc, Block, Buffer, Expr, Function, Var
+from tensorlang.ir.nodes import (
+    Alloc,
+    Block,
+    Buffer,
+    Expr,
+    Function,
+    If,
+    Node,
+    Seq,
+    Stmt,
+    Var,
+    While,
+)
 from tensorlang.ir.visit import allocations, free_vars, names, reads, writes
 from tensorlang.scheduling.cache import constant_tile, localized
 from tensorlang.scheduling.guarding import read_indices
@@ -24,7 +38,10 @@ from tensorlang.scheduling.regions import region
 from tensorlang.scheduling.tiles import copy_over, need_known, retarget, tile_of
 from tensorlang.scheduling.tree import (
     Path,
+    acting,
+    actions,
     block_of,
+    called,
     enclosing_loops,
     find_alloc,
     find_block,
@@ -66,17 +83,67 @@ def made_once(
     return None
 
 
-@legality("what a moved producer reads is alive at its new place")
-def sources_alive(path: Path, loop: Path) -> str | None:
-    """The temporaries that it reads are allocated around the loop."""
+@legality("a moved producer finds at its new place what it reads")
+def sources_there(path: Path, loop: Path, reader: Path) -> str | None:
+    """What it reads lives around the loop, and is not written under it behind it."""
     func, block = function_of(path), block_of(path)
-    for buffer in (reads(block) - writes(block)) & set(allocations(func)):
+    used = reads(block) - writes(block)
+    for buffer in used & set(allocations(func)):
         around = find_alloc(func, buffer.name)[-2]
-        if all(node is not around for node in loop):
+        if not _holds(loop, around):
             return (
                 f"block {block.name!r} reads {buffer.name!r}, which is not alive at "
                 f"loop {loop_of(loop).var.name!r}; move it before it caches"
             )
+    for stmt in _crossed(path, loop, reader):
+        for buffer in used & writes(stmt):
+            return (
+                f"block {block.name!r} reads {buffer.name!r}, which {called(stmt)} "
+                f"writes under loop {loop_of(loop).var.name!r}; choose a loop further in"
+            )
+    return None
+
+
+def _crossed(path: Path, loop: Path, reader: Path) -> Iterator[Stmt]:
+    """What the loop does from the first reader on, and up to the block if it is there.
+
+    In the next iteration the block is made again: after all that the loop does.
+    """
+    body = loop_of(loop).body
+    parts = body.stmts if isinstance(body, Seq) else (body,)
+    starts = next((i for i, p in enumerate(parts) if _holds(reader, p)), len(parts))
+    ends = next((i for i, p in enumerate(parts) if _holds(path, p)), len(parts))
+    for part in parts[min(starts, ends) : ends + 1]:
+        yield from (stmt for stmt in acting(part) if stmt is not path[-1])
+
+
+def _holds(path: Path, node: Node) -> bool:
+    return any(node is other for other in path)
+
+
+@legality("a moved producer makes for each iteration what it made before")
+def same_iteration(path: Path, readers: list[Path]) -> str | None:
+    """Where its values follow a loop around its readers, it comes first, always."""
+    block = block_of(path)
+    loops = frozenset().union(*(shared_loops(path, reader) for reader in readers))
+    indices = {i for update in stored(block) for i in update.indices}
+    others = [axis for axis in block.axes if axis.var not in indices]
+    used = free_vars(block.body)
+    if not any(linear(a.value).vars & loops for a in others if a.var in used):
+        return None
+    order = [p[-1] for p in actions(function_of(path))]
+    for reader in readers:
+        if order.index(reader[-1]) < order.index(path[-1]):
+            return (
+                f"block {block_of(reader).name!r} stands before {block.name!r}: what "
+                "it reads was made an iteration before"
+            )
+        for node in path:
+            if isinstance(node, (If, While)) and not _holds(reader, node):
+                return (
+                    f"block {block.name!r} runs under {node.cond!r} only, and block "
+                    f"{block_of(reader).name!r} reads what it made last"
+                )
     return None
 
 
@@ -127,8 +194,9 @@ def compute_at(func: Function, block: str, loop: str) -> Function:
     only_written_by([path], buffer)
     readers_inside(path, target, readers)
     made_once(path, indices, shared_loops(path, target))
+    same_iteration(path, readers)
     sources_stay(path, readers)
-    sources_alive(path, target)
+    sources_there(path, target, readers[0])
     return _moved(path, target, (buffer, indices), readers)
 
 

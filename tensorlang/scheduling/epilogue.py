@@ -160,6 +160,18 @@ def _stores_apart(user: Block) -> bool:
     )
 
 
+@legality("an epilogue runs on no other condition than its block")
+def unconditional(maker: Path, user: Path) -> str | None:
+    """Every condition that the epilogue stands under is around the block too."""
+    for node in user:
+        if isinstance(node, (If, While)) and all(node is not m for m in maker):
+            return (
+                f"block {block_of(user).name!r} runs under {node.cond!r} only, and "
+                f"block {block_of(maker).name!r} does not"
+            )
+    return None
+
+
 @legality("an epilogue can run as soon as its element is made")
 def early_enough(maker: Path, user: Path, ready: frozenset[Buffer]) -> str | None:
     """Nothing from the making nest up to the epilogue conflicts with it."""
@@ -175,6 +187,11 @@ def early_enough(maker: Path, user: Path, ready: frozenset[Buffer]) -> str | Non
     ]
     inside = [p for p in order if len(p) > top and p[top] is maker[top]]
     start, stop = order.index(inside[0]), order.index(user)
+    if stop < order.index(maker):
+        return (
+            f"block {block.name!r} stands before {block_of(maker).name!r}: what it "
+            "reads was made an iteration before"
+        )
     for other in order[start:stop]:
         node = other[-1]
         assert isinstance(node, Stmt)
@@ -205,6 +222,7 @@ def fold_in(func: Function, block: str) -> Function:
         else:
             final_values(makers, user, buffer)
         for maker in makers:
+            unconditional(maker, user)
             early_enough(maker, user, frozenset({buffer}))
         for maker, store in zip(makers, stores, strict=True):
             made = _with_epilogue(block_of(maker), store, block_of(user), names(func))

@@ -204,6 +204,52 @@ def rows(x: f32[3, 4], y: Out[f32[3]]):
 """,
         step("compute_at", "t", "i"),
     ),
+    "a moved producer finds at its new place what it reads": Broken(
+        """
+def rows(x: f32[2, 4], y: Out[f32[2, 4]]):
+    u = alloc(f32[2, 4])
+    for i in range(2):
+        for j in range(4):
+            t = alloc(f32[2, 4])
+            with block("u", vi=spatial(2, i), vj=spatial(4, j)):
+                u[vi, vj] = x[vi, vj]
+            with block("t", vi=spatial(2, i), vj=spatial(4, j)):
+                t[vi, vj] = u[vi, vj] + 1.0
+            with block("y", vi=spatial(2, i), vj=spatial(4, j)):
+                y[vi, vj] = t[vi, vj]
+""",
+        step("compute_at", "t", "i"),
+    ),
+    "a moved producer makes for each iteration what it made before": Broken(
+        """
+def first(x: f32[3, 4], y: Out[f32[3, 4]]):
+    t = alloc(f32[4])
+    for o in range(3):
+        if o == 0:
+            for i in range(4):
+                with block("t", vo=spatial(3, o), vi=spatial(4, i)):
+                    t[vi] = x[vo, vi]
+        for j in range(4):
+            with block("y", vo=spatial(3, o), vj=spatial(4, j)):
+                y[vo, vj] = t[vj]
+""",
+        step("compute_at", "t", "j"),
+    ),
+    "an epilogue runs on no other condition than its block": Broken(
+        """
+def some(x: f32[3, 4], y: InOut[f32[3, 4]]):
+    t = alloc(f32[3, 4])
+    for o in range(3):
+        for i in range(4):
+            with block("t", vo=spatial(3, o), vi=spatial(4, i)):
+                t[vo, vi] = x[vo, vi]
+        if o < 1:
+            for j in range(4):
+                with block("y", vo=spatial(3, o), vj=spatial(4, j)):
+                    y[vo, vj] = t[vo, vj]
+""",
+        step("inline", "y", reverse=True),
+    ),
     "a moved block goes over all of its axes": Broken(
         """
 def some(x: f32[4], y: InOut[f32[4]]):

@@ -12,6 +12,7 @@ from typing import Any
 from hypothesis import strategies as st
 from tensorlang_test_programs.draft import Draft
 from tensorlang_test_programs.expressions import FLOATS, INTEGERS, Draw
+from tensorlang_test_programs.in_one_loop import in_one_loop
 from tensorlang_test_programs.inputs import KINDS, arrays
 from tensorlang_test_programs.stages import STAGES
 
@@ -68,6 +69,8 @@ def nests(draw: Draw) -> Case:
             made.dtype = draw(st.sampled_from(TYPES))
         stage = draw(st.sampled_from(STAGES))
         stage(made, str(number), last=number == count - 1)
+    if made.chance(4):
+        in_one_loop(made)
     func = Function("nest", tuple(made.params), made.scalars, seq(*made.stmts))
     case = Case(func, ({},), made.values, made.loose)
     if not symbolic:
