@@ -9,6 +9,7 @@ name among those that are there; nothing is imported, compiled or evaluated.
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, Final
 
 from tensorlang.errors import TensorlangError
@@ -204,9 +205,10 @@ class Parser(Reader):
                 raise token.wrong(f"{token.text} takes {', '.join(map(str, specs))}")
             outputs = [value.spec for value in graph.outputs]
             return make(CALL, args, {}, outputs, graphs=[graph])
-        held = REPLAYING.set(replay)
+        op, held = find(token.text), REPLAYING.set(replay)
         try:
-            made = apply(find(token.text), tuple(args), kwargs)
+            inspect.signature(op).bind(*args, **kwargs)
+            made = apply(op, tuple(args), kwargs)
         except TensorlangError:
             raise
         except Exception as problem:

@@ -99,7 +99,7 @@ def sources_there(path: Path, loop: Path, reader: Path) -> str | None:
         for buffer in used & writes(stmt):
             return (
                 f"block {block.name!r} reads {buffer.name!r}, which {called(stmt)} "
-                f"writes under loop {loop_of(loop).var.name!r}; choose a loop further in"
+                f"writes under loop {loop_of(loop).var.name!r}; choose an inner loop"
             )
     return None
 

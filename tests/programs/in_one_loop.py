@@ -31,6 +31,8 @@ def in_one_loop(draft: Draft) -> None:
     first iteration alone, and its reader may stand before it in all others.
     """
     start = draft.pick(range(len(draft.stmts)))
+    if any(_ordered(stmt) for stmt in draft.stmts[start:]):
+        return  # such an axis runs upwards once
     kept, taken = draft.stmts[:start], draft.stmts[start:]
     loop, extent = Var("o"), as_expr(draft.pick([2, 2, 3]))
     inside: list[Stmt] = []
@@ -46,6 +48,11 @@ def in_one_loop(draft: Draft) -> None:
     if draft.chance(3):
         _last_first(inside, loop, kept)
     draft.stmts = [*kept, For(loop, extent, "serial", seq(*inside))]
+
+
+def _ordered(stmt: Stmt) -> bool:
+    axes = [x for node in walk(stmt) if isinstance(node, Block) for x in node.axes]
+    return any(axis.kind == "ordered" for axis in axes)
 
 
 def _stage(
@@ -109,12 +116,9 @@ def _last_first(inside: list[Stmt], loop: Var, kept: list[Stmt]) -> None:
     alive = {stmt.buffer for stmt in kept if isinstance(stmt, Alloc)}
     here = {stmt.buffer for stmt in inside if isinstance(stmt, Alloc)}
     last = inside.pop()
-    if (
-        isinstance(last, (Alloc, If))
-        or (reads(last) | writes(last)) & here
-        or writes(last) & alive
-        or any(reads(s) & writes(last) for s in inside)
-    ):
+    results = writes(last)
+    tied = (reads(last) | results) & here or results & alive
+    if isinstance(last, (Alloc, If)) or tied or any(reads(s) & results for s in inside):
         inside.append(last)
     else:
         inside.insert(0, If(loop >= 1, last))
