@@ -60,6 +60,9 @@ def _stage(
 ) -> Stmt:
     """A stage that may follow the loop, and may run in some iterations only."""
     outputs = {param.buffer for param in draft.params}
+    updated = {param.buffer for param in draft.params if param.role == "inout"}
+    if writes(stmt) & updated:
+        return If(loop < 1, stmt)  # an element is read before it is written, once
     if draft.chance(2):
         stmt = _following(draft, stmt, loop, extent)
     conditions: list[Expr | None] = [None]
