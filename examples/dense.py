@@ -23,7 +23,7 @@ import numpy as np
 
 from tensorlang import build, targets
 from tensorlang.ir import Function, compute, function, placeholder, reduce_axis, sum
-from tensorlang.ir.visit import blocks, loops
+from tensorlang.ir.contents import blocks, loops
 from tensorlang.scheduling import Schedule
 
 LANES = 16

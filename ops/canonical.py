@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 from tensorlang.ir.affine import Poly, add, expression, poly
 from tensorlang.ir.affine import merged as merged_factors
+from tensorlang.ir.contents import free_vars
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.nodes import (
     Alloc,
@@ -38,7 +39,7 @@ from tensorlang.ir.nodes import (
     binary,
     seq,
 )
-from tensorlang.ir.visit import children, free_vars, rebuild, substitute, walk
+from tensorlang.ir.visit import children, rebuild, substitute, walk
 
 Access: TypeAlias = Load | Store | Reduce
 

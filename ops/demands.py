@@ -13,6 +13,7 @@ from typing import Final
 
 from tensorlang.errors import ShapeError
 from tensorlang.ir.affine import Poly, add, constant, expression, factors, poly, product
+from tensorlang.ir.contents import blocks, free_vars
 from tensorlang.ir.known import Known, Range
 from tensorlang.ir.nodes import (
     Binary,
@@ -28,7 +29,7 @@ from tensorlang.ir.nodes import (
     as_expr,
 )
 from tensorlang.ir.sizes import Facts, evaluate
-from tensorlang.ir.visit import blocks, free_vars, substitute, walk
+from tensorlang.ir.visit import substitute, walk
 
 SHORT: Final = 64  # steps up to which a fold along rows is part of the kernel
 Extents = Mapping[Var, Expr]

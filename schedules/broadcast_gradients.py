@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tensorlang.ir.visit import blocks
+from tensorlang.ir.contents import blocks
 from tensorlang.schedules.cutting import shared, tried
 from tensorlang.schedules.generic import generic
 from tensorlang.schedules.plan import Plan

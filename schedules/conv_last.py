@@ -21,8 +21,9 @@ from functools import partial
 from math import prod
 from typing import Final
 
+from tensorlang.ir.contents import blocks
 from tensorlang.ir.nodes import Load, Var
-from tensorlang.ir.visit import blocks, walk
+from tensorlang.ir.visit import walk
 from tensorlang.schedules.conv_tiles import (
     extents,
     over,

@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from math import prod
 from typing import Final
 
+from tensorlang.ir.contents import blocks
 from tensorlang.ir.nodes import Binary, Const, Load
-from tensorlang.ir.visit import blocks, walk
+from tensorlang.ir.visit import walk
 from tensorlang.schedules.conv_tiles import (
     Tile,
     copied_image,

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tensorlang.ir.contents import free_vars
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.nodes import Binary, Const, Let, Load, Var
-from tensorlang.ir.visit import free_vars, walk
+from tensorlang.ir.visit import walk
 from tensorlang.schedules.cutting import cut_at, extent, shared
 from tensorlang.scheduling import Schedule
 from tensorlang.scheduling.linear import linear

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 
 from tensorlang.errors import TensorlangError
+from tensorlang.ir.contents import blocks
 from tensorlang.ir.nodes import Expr, For
-from tensorlang.ir.visit import blocks
 from tensorlang.schedules.stages import extent_of
 from tensorlang.schedules.streaming import loop_named, whole_steps
 from tensorlang.scheduling import Schedule

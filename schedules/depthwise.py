@@ -18,8 +18,9 @@ from collections.abc import Sequence
 from math import prod
 from typing import Final
 
+from tensorlang.ir.contents import blocks
 from tensorlang.ir.nodes import Block, Load, Store
-from tensorlang.ir.visit import blocks, walk
+from tensorlang.ir.visit import walk
 from tensorlang.schedules.conv_tiles import (
     over,
     vector_image,

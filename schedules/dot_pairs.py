@@ -15,8 +15,9 @@ from __future__ import annotations
 from typing import Final
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.contents import free_vars
 from tensorlang.ir.nodes import Cast, Expr, Load
-from tensorlang.ir.visit import free_vars, walk
+from tensorlang.ir.visit import walk
 from tensorlang.schedules.cutting import cut_at, extent, is_part, shared, tried
 from tensorlang.schedules.plan import Tile
 from tensorlang.schedules.stages import Stage, extent_of, tile_axes

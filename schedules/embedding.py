@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tensorlang.ir.visit import blocks
+from tensorlang.ir.contents import blocks
 from tensorlang.schedules.cutting import cut, extent, in_lanes
 from tensorlang.schedules.generic import generic
 from tensorlang.schedules.streaming import loop_named

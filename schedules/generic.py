@@ -15,8 +15,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeAlias
 
+from tensorlang.ir.contents import allocations, blocks, free_vars
 from tensorlang.ir.nodes import Load
-from tensorlang.ir.visit import allocations, blocks, free_vars, walk
+from tensorlang.ir.visit import walk
 from tensorlang.schedules import contraction, elementwise, reductions
 from tensorlang.schedules.cutting import tried
 from tensorlang.schedules.plan import Plan

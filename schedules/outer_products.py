@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Final
 
-from tensorlang.ir.visit import blocks
+from tensorlang.ir.contents import blocks
 from tensorlang.schedules.conv_tiles import (
     extents,
     over,

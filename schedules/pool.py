@@ -17,8 +17,9 @@ from __future__ import annotations
 from math import prod
 from typing import Final
 
+from tensorlang.ir.contents import blocks
 from tensorlang.ir.nodes import Load, Var
-from tensorlang.ir.visit import blocks, walk
+from tensorlang.ir.visit import walk
 from tensorlang.schedules.conv_tiles import (
     vector_image,
     vector_lines,

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from tensorlang.ir.contents import blocks
 from tensorlang.ir.nodes import Binary, Const, Var
-from tensorlang.ir.visit import blocks, walk
+from tensorlang.ir.visit import walk
 from tensorlang.schedules.conv_tiles import (
     over,
     vector_image,

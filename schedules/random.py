@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from tensorlang.ir.contents import blocks, loops
 from tensorlang.ir.nodes import For, Function, Seq, Store
-from tensorlang.ir.visit import blocks, loops, walk
+from tensorlang.ir.visit import walk
 from tensorlang.schedules.streaming import Stream, loop_named, stream, stream_knobs
 from tensorlang.scheduling import Knobs, Schedule, schedule
 

@@ -15,8 +15,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from tensorlang.ir.contents import blocks, loops
 from tensorlang.ir.nodes import Expr
-from tensorlang.ir.visit import blocks, loops
 from tensorlang.schedules.cutting import fused, tried
 from tensorlang.schedules.stages import Stage, extent_of, stages
 from tensorlang.scheduling import Knobs, Schedule

@@ -20,8 +20,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from tensorlang.ir.contents import allocations
 from tensorlang.ir.nodes import Buffer, Expr, For, as_expr
-from tensorlang.ir.visit import allocations
 from tensorlang.schedules.cutting import fused, in_lanes, tried
 from tensorlang.schedules.generic import generic
 from tensorlang.schedules.plan import Plan

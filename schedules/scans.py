@@ -16,8 +16,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from tensorlang.ir.contents import allocations, writes
 from tensorlang.ir.nodes import Block, Store
-from tensorlang.ir.visit import allocations, substitute, walk, writes
+from tensorlang.ir.visit import substitute, walk
 from tensorlang.schedules.cutting import fused, tried
 from tensorlang.schedules.generic import generic
 from tensorlang.scheduling import Knobs, Schedule, schedule

@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.contents import free_vars
 from tensorlang.ir.nodes import Binary, Compare, Const, For
-from tensorlang.ir.visit import free_vars, walk
+from tensorlang.ir.visit import walk
 from tensorlang.schedules.cutting import fused, in_lanes, tried
 from tensorlang.schedules.generic import generic
 from tensorlang.schedules.plan import Plan

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from tensorlang.ir.contents import blocks, loops
 from tensorlang.ir.nodes import as_expr
-from tensorlang.ir.visit import blocks, loops
 from tensorlang.schedules.cutting import in_lanes, tried
 from tensorlang.schedules.streaming import loop_named
 from tensorlang.scheduling import Knobs, Schedule, schedule

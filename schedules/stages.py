@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
+from tensorlang.ir.contents import free_vars
 from tensorlang.ir.intrinsics import INTRINSICS
 from tensorlang.ir.nodes import (
     Binary,
@@ -29,7 +30,7 @@ from tensorlang.ir.nodes import (
     Store,
     Var,
 )
-from tensorlang.ir.visit import free_vars, substitute, walk
+from tensorlang.ir.visit import substitute, walk
 from tensorlang.scheduling.linear import linear
 
 INJECTIVE, REDUCTION, CONTRACTION = "injective", "reduction", "contraction"

@@ -17,8 +17,8 @@ from math import prod
 from typing import Final
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.contents import blocks
 from tensorlang.ir.nodes import Const, Load
-from tensorlang.ir.visit import blocks
 from tensorlang.schedules.cutting import extent, is_part, shared, tried
 from tensorlang.schedules.plan import Plan, Tile
 from tensorlang.schedules.stages import (

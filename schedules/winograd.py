@@ -15,8 +15,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from tensorlang.ir.contents import blocks, free_vars
 from tensorlang.ir.nodes import Let, Load
-from tensorlang.ir.visit import blocks, free_vars, walk
+from tensorlang.ir.visit import walk
 from tensorlang.schedules.cutting import cut_at, extent, shared
 from tensorlang.scheduling import Knobs, Schedule, schedule
 from tensorlang.scheduling.linear import linear

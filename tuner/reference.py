@@ -18,6 +18,7 @@ import numpy as np
 
 from tensorlang import targets
 from tensorlang.errors import KernelError, ScheduleError, TensorlangError, TuningError
+from tensorlang.ir.contents import blocks
 from tensorlang.ir.cost import cost
 from tensorlang.ir.domains import domains
 from tensorlang.ir.interpreter import run
@@ -32,7 +33,7 @@ from tensorlang.ir.nodes import (
     Store,
     While,
 )
-from tensorlang.ir.visit import blocks, walk
+from tensorlang.ir.visit import walk
 from tensorlang.ops.examples import Fill, Taken
 from tensorlang.runtime import build
 from tensorlang.runtime.describing import signature_of

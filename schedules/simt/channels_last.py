@@ -15,8 +15,8 @@ from __future__ import annotations
 from typing import Final
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.contents import free_vars
 from tensorlang.ir.nodes import Load, Var
-from tensorlang.ir.visit import free_vars
 from tensorlang.schedules.cutting import tried
 from tensorlang.schedules.generic import stage_named
 from tensorlang.schedules.simt.edges import framing

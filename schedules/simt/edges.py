@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tensorlang.ir.contents import blocks, reads, writes
 from tensorlang.ir.nodes import Buffer, Const, Let, Load, Select, Seq, Store
 from tensorlang.ir.simplify import simplify
-from tensorlang.ir.visit import blocks, reads, writes
 from tensorlang.schedules.cutting import tried
 from tensorlang.schedules.generic import stage_named
 from tensorlang.schedules.simt.staging import gathered

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.contents import free_vars, loops
 from tensorlang.ir.nodes import (
     Binary,
     Compare,
@@ -26,7 +27,7 @@ from tensorlang.ir.nodes import (
     Store,
     Var,
 )
-from tensorlang.ir.visit import free_vars, loops, walk
+from tensorlang.ir.visit import walk
 from tensorlang.schedules.cutting import tried
 from tensorlang.schedules.generic import inline_producers, stage_named, stage_names
 from tensorlang.schedules.simt.channels_last import channels_last

@@ -17,8 +17,9 @@ from __future__ import annotations
 from typing import Final
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.contents import blocks, free_vars
 from tensorlang.ir.nodes import Load, Store
-from tensorlang.ir.visit import blocks, free_vars, walk
+from tensorlang.ir.visit import walk
 from tensorlang.schedules.cutting import fused
 from tensorlang.schedules.simt.grid import grid_knobs, one_each
 from tensorlang.schedules.stages import Stage, extent_of, is_elementwise

@@ -20,8 +20,9 @@ from math import prod
 from typing import Final
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.contents import allocations, blocks, free_vars, reads
 from tensorlang.ir.nodes import Buffer, For, Load, Store, Var
-from tensorlang.ir.visit import allocations, blocks, free_vars, reads, walk
+from tensorlang.ir.visit import walk
 from tensorlang.schedules.cutting import fused
 from tensorlang.schedules.generic import stage_named, stage_names
 from tensorlang.schedules.simt.edges import gathered_with_edges

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.contents import allocations, blocks, free_vars
 from tensorlang.ir.nodes import Binary, Block, Const, Expr, Load
-from tensorlang.ir.visit import allocations, blocks, free_vars, walk
+from tensorlang.ir.visit import walk
 from tensorlang.schedules.cutting import tried
 from tensorlang.schedules.generic import stage_named
 from tensorlang.schedules.simt.generic import generic

@@ -12,8 +12,8 @@ from math import prod
 from typing import Final
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.contents import free_vars
 from tensorlang.ir.nodes import For, Load
-from tensorlang.ir.visit import free_vars
 from tensorlang.schedules.cutting import extent, fused, tried
 from tensorlang.schedules.simt.matrices import writer_of
 from tensorlang.schedules.simt.row_threads import RowThreads, along, row_knobs

@@ -22,8 +22,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from tensorlang.ir.contents import allocations, blocks, reads
 from tensorlang.ir.nodes import Buffer, Expr, as_expr
-from tensorlang.ir.visit import allocations, blocks, reads
 from tensorlang.schedules.cutting import fused, tried
 from tensorlang.schedules.rows import rows_of
 from tensorlang.schedules.simt.generic import generic

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from tensorlang.ir.contents import allocations, writes
 from tensorlang.ir.nodes import Block
-from tensorlang.ir.visit import allocations, writes
 from tensorlang.schedules.cutting import fused, tried
 from tensorlang.schedules.scans import Nest, nest_of
 from tensorlang.scheduling import Knobs, Schedule, schedule

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.contents import free_vars
 from tensorlang.ir.nodes import Load, Var
-from tensorlang.ir.visit import free_vars
 from tensorlang.schedules.stages import Stage, extent_of
 from tensorlang.scheduling.linear import linear
 

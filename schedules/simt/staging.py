@@ -13,6 +13,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Final
 
+from tensorlang.ir.contents import allocations, blocks, free_vars
 from tensorlang.ir.nodes import (
     Binary,
     Block,
@@ -26,14 +27,7 @@ from tensorlang.ir.nodes import (
     as_expr,
 )
 from tensorlang.ir.simplify import simplify
-from tensorlang.ir.visit import (
-    allocations,
-    blocks,
-    free_vars,
-    rebuild,
-    substitute,
-    walk,
-)
+from tensorlang.ir.visit import rebuild, substitute, walk
 from tensorlang.schedules.cutting import fused
 from tensorlang.schedules.simt.register_tiles import WIDE
 from tensorlang.scheduling import Schedule

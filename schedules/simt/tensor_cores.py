@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.contents import free_vars, reads
 from tensorlang.ir.nodes import Buffer, For, Load
 from tensorlang.ir.tf32 import tf32
-from tensorlang.ir.visit import free_vars, reads
 from tensorlang.schedules.cutting import extent, fused, tried
 from tensorlang.schedules.generic import stage_named, stage_names
 from tensorlang.schedules.simt.fragments import (

@@ -19,7 +19,7 @@ from math import prod
 from typing import Final
 
 from tensorlang.errors import ScheduleError
-from tensorlang.ir.visit import blocks, writes
+from tensorlang.ir.contents import blocks, writes
 from tensorlang.schedules.cutting import extent, fused, tried
 from tensorlang.schedules.generic import stage_named
 from tensorlang.schedules.simt.fragments import over_threads

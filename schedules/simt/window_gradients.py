@@ -21,7 +21,7 @@ from math import prod
 from typing import Final
 
 from tensorlang.errors import ScheduleError
-from tensorlang.ir.visit import writes
+from tensorlang.ir.contents import writes
 from tensorlang.schedules.cutting import divisors, extent, fused
 from tensorlang.schedules.simt.sliding import WeightSums, weight_sums_of
 from tensorlang.schedules.simt.window_images import Line, held, under, written_out

@@ -19,8 +19,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.contents import allocations, blocks
 from tensorlang.ir.nodes import Block, Load
-from tensorlang.ir.visit import allocations, blocks, walk
+from tensorlang.ir.visit import walk
 from tensorlang.schedules.cutting import tried
 from tensorlang.schedules.generic import stage_named, stage_names
 from tensorlang.schedules.simt.sliding import Windows, windows_of

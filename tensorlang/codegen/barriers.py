@@ -17,6 +17,7 @@ from typing import ClassVar, Final
 
 from tensorlang.codegen.copies import ASYNC, is_copy_sync
 from tensorlang.errors import CodegenError
+from tensorlang.ir.contents import allocations, reads, writes
 from tensorlang.ir.nodes import (
     Alloc,
     Barrier,
@@ -34,7 +35,7 @@ from tensorlang.ir.nodes import (
     While,
     seq,
 )
-from tensorlang.ir.visit import allocations, reads, walk, writes
+from tensorlang.ir.visit import walk
 
 OWN: Final = ("register", "private")
 

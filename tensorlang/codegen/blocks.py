@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 from tensorlang.codegen.folding import fold
 from tensorlang.ir.bounds import bounds, counted
+from tensorlang.ir.contents import free_vars, reads, writes
 from tensorlang.ir.nodes import (
     Alloc,
     Axis,
@@ -37,7 +38,9 @@ from tensorlang.ir.nodes import (
     as_expr,
     seq,
 )
-from tensorlang.ir.visit import free_vars, reads, rebuild, substitute, walk, writes
+from tensorlang.ir.visit import rebuild, substitute, walk
+from tensorlang.scheduling.coverage import dense
+from tensorlang.scheduling.linear import Linear, linear
 
 
 def remove_blocks(function: Function) -> Function:
@@ -179,7 +182,31 @@ def find_place(block: Block, path: tuple[Stmt, ...]) -> Hoist | Never | None:
     )
     if position is None or _made_inside(block, inside[position]):
         return None
+    if not _begins_once([linear(value) for value in values], around, reduced):
+        return None
     return _hoist(block, inside[position:], reduced)
+
+
+def _begins_once(
+    values: Sequence[Linear], around: Sequence[For], reduced: frozenset[Var]
+) -> bool:
+    """Whether the axes are 0 in the first iteration of their loops alone."""
+    loops = {x.var: linear(x.extent) for x in around if x.var in reduced}
+    return all(_zero_only(var, values) for var in loops) or dense(values, loops)
+
+
+def _zero_only(var: Var, values: Sequence[Linear]) -> bool:
+    """Whether a loop is at 0 where the sums that it drives are, none below 0."""
+    for value in values:
+        if any(term == var and c > 0 for term, c in value.terms):
+            return all(c > 0 for _, c in value.terms)
+    atoms = [term for value in values for term, _ in value.terms]
+    parts = [
+        (atom.op, atom.b)
+        for atom in atoms
+        if isinstance(atom, Binary) and atom.a == var
+    ]
+    return any(("floordiv", by) in parts for op, by in parts if op == "floormod")
 
 
 def _made_inside(block: Block, loop: Stmt) -> bool:
@@ -207,6 +234,8 @@ def _hoist(
             case For(extent=extent) if not free_vars(extent) & reduced:
                 if stmt.var in needed:
                     around.append(stmt)
+                elif extent.value != 1 if isinstance(extent, Const) else True:
+                    return None  # it would be set again in each iteration
             case Let(var=var) if var not in needed:
                 continue
             case Alloc():

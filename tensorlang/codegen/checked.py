@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from tensorlang.ir.contents import free_vars, names
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.nodes import (
     AtomicUpdate,
@@ -44,7 +45,7 @@ from tensorlang.ir.nodes import (
     seq,
     splat,
 )
-from tensorlang.ir.visit import children, free_vars, fresh, names, rebuild, substitute
+from tensorlang.ir.visit import children, fresh, rebuild, substitute
 
 COLUMNS: Final = 3  # whether there was one, its index, and the size
 

@@ -27,6 +27,7 @@ from typing import Any, TypeAlias
 
 from tensorlang.codegen.interleave import split_base
 from tensorlang.codegen.names import Names
+from tensorlang.ir.contents import writes
 from tensorlang.ir.nodes import (
     Buffer,
     Const,
@@ -43,7 +44,7 @@ from tensorlang.ir.nodes import (
     as_expr,
     seq,
 )
-from tensorlang.ir.visit import rebuild, walk, writes
+from tensorlang.ir.visit import rebuild, walk
 
 # buffer, variable part of the base, stride, lanes
 _Key: TypeAlias = tuple[Buffer, Expr | None, int, int]

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from tensorlang.ir.contents import reads
 from tensorlang.ir.nodes import (
     Binary,
     Const,
@@ -27,7 +28,7 @@ from tensorlang.ir.nodes import (
     as_expr,
     seq,
 )
-from tensorlang.ir.visit import reads, rebuild
+from tensorlang.ir.visit import rebuild
 
 
 def interleave(function: Function) -> Function:

@@ -22,6 +22,7 @@ from tensorlang.codegen.folding import add, make, mul
 from tensorlang.codegen.names import Names
 from tensorlang.codegen.unroll import specialise
 from tensorlang.codegen.vector_exprs import Lanes
+from tensorlang.ir.contents import binders, free_vars
 from tensorlang.ir.nodes import (
     LANE_REDUCTIONS,
     Alloc,
@@ -48,7 +49,7 @@ from tensorlang.ir.nodes import (
     seq,
     splat,
 )
-from tensorlang.ir.visit import binders, free_vars, rebuild, replace_buffers, walk
+from tensorlang.ir.visit import rebuild, replace_buffers, walk
 
 
 def reduce_lanes(function: Function, names: Names, vector_bits: int) -> Function:

@@ -19,9 +19,10 @@ from tensorlang.codegen.team import RESERVED, share
 from tensorlang.codegen.unroll import unroll
 from tensorlang.codegen.vectorize import vectorize
 from tensorlang.errors import CodegenError
+from tensorlang.ir.contents import loops
 from tensorlang.ir.nodes import Binary, Compare, Function
 from tensorlang.ir.simplify import simplify_function
-from tensorlang.ir.visit import loops, walk
+from tensorlang.ir.visit import walk
 
 
 def lower(function: Function, target: Any) -> Function:

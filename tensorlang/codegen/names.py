@@ -6,9 +6,10 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
+from tensorlang.ir.contents import names
 from tensorlang.ir.dtypes import DType
 from tensorlang.ir.nodes import Buffer, Function, IndexMap, Reducer, Var
-from tensorlang.ir.visit import names, rebuild
+from tensorlang.ir.visit import rebuild
 
 
 class Names:

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeGuard
 
+from tensorlang.ir.contents import reads
 from tensorlang.ir.nodes import Function, Let, Seq, Stmt, Store, seq
-from tensorlang.ir.visit import reads, rebuild
+from tensorlang.ir.visit import rebuild
 
 
 def gather_streams(function: Function) -> Function:

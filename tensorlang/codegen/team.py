@@ -24,6 +24,7 @@ from tensorlang.codegen.names import Names
 from tensorlang.codegen.storage import on_stack
 from tensorlang.codegen.unroll import specialise
 from tensorlang.errors import CodegenError
+from tensorlang.ir.contents import free_vars, loops, reads
 from tensorlang.ir.dtypes import i64, u64
 from tensorlang.ir.nodes import (
     Alloc,
@@ -41,14 +42,7 @@ from tensorlang.ir.nodes import (
     as_expr,
     seq,
 )
-from tensorlang.ir.visit import (
-    free_vars,
-    loops,
-    reads,
-    rebuild,
-    replace_buffers,
-    walk,
-)
+from tensorlang.ir.visit import rebuild, replace_buffers, walk
 
 TID: Final = Var("tid", i64)
 TEAM: Final = Var("team", i64)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tensorlang.errors import IRError
+from tensorlang.ir.contents import binders
 from tensorlang.ir.frontend import Stage, Tensor
 from tensorlang.ir.nodes import (
     Alloc,
@@ -20,7 +21,7 @@ from tensorlang.ir.nodes import (
     Var,
     seq,
 )
-from tensorlang.ir.visit import binders, fresh, rebuild, replace_buffers, walk
+from tensorlang.ir.visit import fresh, rebuild, replace_buffers, walk
 
 
 def function(

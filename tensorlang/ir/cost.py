@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import singledispatch
 
 from tensorlang.errors import IRError
+from tensorlang.ir.contents import writes
 from tensorlang.ir.nodes import (
     AtomicUpdate,
     Binary,
@@ -40,7 +41,7 @@ from tensorlang.ir.nodes import (
     as_expr,
 )
 from tensorlang.ir.simplify import simplify
-from tensorlang.ir.visit import children, walk, writes
+from tensorlang.ir.visit import children, walk
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from typing import Any, Final, TypeAlias
 
 from tensorlang.errors import OperatorError
 from tensorlang.ir import intrinsics
+from tensorlang.ir.contents import free_vars
 from tensorlang.ir.dtypes import DType
 from tensorlang.ir.nodes import (
     Binary,
@@ -31,7 +32,7 @@ from tensorlang.ir.nodes import (
     Var,
     as_expr,
 )
-from tensorlang.ir.visit import children, free_vars, fresh, substitute
+from tensorlang.ir.visit import children, fresh, substitute
 
 # factors with their powers, in the order in which they were met
 Product: TypeAlias = "tuple[tuple[Expr, int], ...]"

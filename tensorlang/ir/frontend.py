@@ -20,6 +20,7 @@ from typing import Any, TypeAlias
 
 from tensorlang.errors import IRError
 from tensorlang.ir import sharing
+from tensorlang.ir.contents import names
 from tensorlang.ir.dtypes import DType, as_dtype, i64
 from tensorlang.ir.nodes import (
     Axis,
@@ -41,7 +42,7 @@ from tensorlang.ir.nodes import (
 )
 from tensorlang.ir.reducers import builtin
 from tensorlang.ir.sizes import TRACED, Size, sizes_of
-from tensorlang.ir.visit import fresh, names, substitute, walk
+from tensorlang.ir.visit import fresh, substitute, walk
 
 Shape: TypeAlias = Sequence[ExprLike]
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from tensorlang.ir.affine import Poly, add, constant, poly, value_of
 from tensorlang.ir.bounds import assume, decide
+from tensorlang.ir.contents import free_vars
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.folding import constant_of
 from tensorlang.ir.known import Known, Range, counted
@@ -41,7 +42,7 @@ from tensorlang.ir.nodes import (
 )
 from tensorlang.ir.rules import Simplifier
 from tensorlang.ir.size_bounds import size_ranges
-from tensorlang.ir.visit import free_vars, rebuild, substitute, walk
+from tensorlang.ir.visit import rebuild, substitute, walk
 
 
 def simplify(expr: Expr, ranges: Mapping[Var, Range] | None = None) -> Expr:

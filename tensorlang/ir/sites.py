@@ -13,6 +13,7 @@ from functools import singledispatch
 from typing import Final, TypeAlias
 
 from tensorlang.errors import IRError
+from tensorlang.ir.contents import free_vars
 from tensorlang.ir.nodes import (
     Alloc,
     Arrive,
@@ -32,7 +33,6 @@ from tensorlang.ir.nodes import (
     While,
 )
 from tensorlang.ir.syntax import AXIS_WORDS, name_fault
-from tensorlang.ir.visit import free_vars
 
 MAX_NESTING: Final = 60
 

@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from tensorlang.errors import IRError, ShapeError, TensorlangError
 from tensorlang.ir.affine import add, expression, poly, value_of
+from tensorlang.ir.contents import free_vars
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.nodes import (
     Binary,
@@ -33,7 +34,7 @@ from tensorlang.ir.nodes import (
     as_expr,
     binary,
 )
-from tensorlang.ir.visit import free_vars, substitute
+from tensorlang.ir.visit import substitute
 
 _ARITHMETIC: Final[dict[str, Callable[[Any, Any], int]]] = {
     "add": operator.add,

@@ -26,6 +26,7 @@ from tensorlang.ir.affine import (
     scaled,
     value_of,
 )
+from tensorlang.ir.contents import free_vars
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.known import Known, Range
 from tensorlang.ir.nodes import (
@@ -49,7 +50,7 @@ from tensorlang.ir.nodes import (
     Var,
     While,
 )
-from tensorlang.ir.visit import children, free_vars, walk
+from tensorlang.ir.visit import children, walk
 
 _ONE: Final = constant(1)
 

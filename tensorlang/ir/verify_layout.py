@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from tensorlang.errors import IRError
+from tensorlang.ir.contents import free_vars
 from tensorlang.ir.nodes import (
     Binary,
     Compare,
@@ -20,7 +21,6 @@ from tensorlang.ir.nodes import (
     Unary,
     Var,
 )
-from tensorlang.ir.visit import free_vars
 
 MAX_EXHAUSTIVE: Final = 1 << 14
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tensorlang.ir.contents import writes
 from tensorlang.ir.nodes import (
     Alloc,
     AtomicUpdate,
@@ -23,7 +24,7 @@ from tensorlang.ir.nodes import (
 )
 from tensorlang.ir.sites import Site
 from tensorlang.ir.verify_expr import operands
-from tensorlang.ir.visit import children, walk, writes
+from tensorlang.ir.visit import children, walk
 
 _PLAIN_AXES = ("spatial", "reduction")
 

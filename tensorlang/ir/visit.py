@@ -12,21 +12,11 @@ from operator import is_
 from typing import Any, TypeVar
 
 from tensorlang.ir.nodes import (
-    Alloc,
-    AtomicUpdate,
-    Axis,
-    BarrierObject,
-    Block,
     Buffer,
     Expr,
-    For,
     IndexMap,
-    Let,
-    Load,
     Node,
-    Reduce,
     Reducer,
-    Store,
     Var,
 )
 
@@ -153,62 +143,6 @@ def replace_buffers(node: N, values: Mapping[Buffer, Buffer]) -> N:
     return visit(node)  # type: ignore[no-any-return]
 
 
-def binders(node: Node) -> Iterator[Var]:
-    """The variables that `node` and its descendants introduce."""
-    for current in walk(node):
-        if isinstance(current, (For, Let, Axis)):
-            yield current.var
-        elif isinstance(current, IndexMap):
-            yield from current.vars
-        elif isinstance(current, Reducer):
-            yield from current.left + current.right
-
-
-def free_vars(node: Node) -> frozenset[Var]:
-    """The variables that `node` uses but does not introduce."""
-    bound = set(binders(node))
-    return frozenset(n for n in walk(node) if isinstance(n, Var) and n not in bound)
-
-
-def reads(node: Node) -> frozenset[Buffer]:
-    """The buffers that something below `node` reads."""
-    found: set[Buffer] = set()
-    for current in walk(node):
-        if isinstance(current, Load):
-            found.add(current.buffer)
-        elif isinstance(current, Reduce):
-            found.update(current.buffers)
-        elif isinstance(current, AtomicUpdate):
-            found.add(current.buffer)
-    return frozenset(found)
-
-
-def writes(node: Node) -> frozenset[Buffer]:
-    """The buffers that something below `node` writes."""
-    found: set[Buffer] = set()
-    for current in walk(node):
-        if isinstance(current, (Store, AtomicUpdate)):
-            found.add(current.buffer)
-        elif isinstance(current, Reduce):
-            found.update(current.buffers)
-    return frozenset(found)
-
-
-def blocks(node: Node) -> Iterator[Block]:
-    """The blocks below `node`, in program order."""
-    return (n for n in walk(node) if isinstance(n, Block))
-
-
-def loops(node: Node) -> Iterator[For]:
-    """The loops below `node`, in program order."""
-    return (n for n in walk(node) if isinstance(n, For))
-
-
-def allocations(node: Node) -> Iterator[Buffer]:
-    """The temporaries that `node` allocates, in program order."""
-    return (n.buffer for n in walk(node) if isinstance(n, Alloc))
-
-
 def fresh(name: str, taken: set[str]) -> str:
     """`name`, or `name_1`, `name_2`, ... until it is not taken; adds it to `taken`."""
     candidate, number = name, 0
@@ -217,9 +151,3 @@ def fresh(name: str, taken: set[str]) -> str:
         candidate = f"{name}_{number}"
     taken.add(candidate)
     return candidate
-
-
-def names(node: Node) -> set[str]:
-    """All names in use below `node`: variables, buffers, blocks, barrier objects."""
-    kinds = (Var, Buffer, Block, BarrierObject)
-    return {n.name for n in walk(node) if isinstance(n, kinds)}

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from tensorlang.ir.bounds import Range, counted, prove
+from tensorlang.ir.contents import free_vars
 from tensorlang.ir.nodes import (
     AtomicUpdate,
     Block,
@@ -33,7 +34,7 @@ from tensorlang.ir.nodes import (
 )
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.size_bounds import size_ranges
-from tensorlang.ir.visit import children, free_vars, substitute, walk
+from tensorlang.ir.visit import children, substitute, walk
 from tensorlang.scheduling.digits import fixed
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import singledispatch
 
 from tensorlang.errors import CodegenError
+from tensorlang.ir.contents import blocks
 from tensorlang.ir.nodes import (
     Binary,
     Const,
@@ -16,7 +17,7 @@ from tensorlang.ir.nodes import (
     Seq,
     Var,
 )
-from tensorlang.ir.visit import blocks, walk
+from tensorlang.ir.visit import walk
 from tensorlang.runtime.aliasing import safe_aliases
 from tensorlang.runtime.signature import (
     OPERATIONS,

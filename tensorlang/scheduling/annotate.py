@@ -8,18 +8,14 @@ from math import prod
 from typing import Final
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.contents import allocations, free_vars, loops
 from tensorlang.ir.nodes import (
     For,
     Function,
     Node,
     Stmt,
 )
-from tensorlang.ir.visit import (
-    allocations,
-    children,
-    free_vars,
-    loops,
-)
+from tensorlang.ir.visit import children
 from tensorlang.scheduling.dependence import dependences
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.memory import THREAD, outside_of_threads, threads_apart

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.contents import free_vars, names, reads, writes
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.nodes import (
     AtomicUpdate,
@@ -26,7 +27,7 @@ from tensorlang.ir.nodes import (
     as_expr,
     seq,
 )
-from tensorlang.ir.visit import free_vars, fresh, names, reads, walk, writes
+from tensorlang.ir.visit import fresh, walk
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.tree import block_of, find_block, replace

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.contents import names, reads, writes
 from tensorlang.ir.nodes import Alloc, Block, Buffer, Function, Load, Store
-from tensorlang.ir.visit import fresh, names, reads, writes
+from tensorlang.ir.visit import fresh
 from tensorlang.scheduling.guarding import (
     carried_guards,
     carries_all,

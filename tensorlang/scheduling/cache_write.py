@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TypeGuard
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.contents import free_vars, names
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.nodes import (
     Alloc,
@@ -23,7 +24,7 @@ from tensorlang.ir.nodes import (
     Var,
     seq,
 )
-from tensorlang.ir.visit import free_vars, fresh, names, substitute, walk
+from tensorlang.ir.visit import fresh, substitute, walk
 from tensorlang.scheduling.cache import constant_tile, localized
 from tensorlang.scheduling.coverage import bounds_of, dense, guards_of
 from tensorlang.scheduling.guarding import carried_guards, ends, plain_axis

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.contents import allocations, free_vars, names, reads, writes
 from tensorlang.ir.nodes import (
     Alloc,
     Block,
@@ -18,7 +19,6 @@ from tensorlang.ir.nodes import (
     Var,
     While,
 )
-from tensorlang.ir.visit import allocations, free_vars, names, reads, writes
 from tensorlang.scheduling.cache import constant_tile, localized
 from tensorlang.scheduling.guarding import read_indices
 from tensorlang.scheduling.inline import only_written_by, sources_stay, users_of

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tensorlang.ir.contents import free_vars
 from tensorlang.ir.nodes import Binary, Block, Compare, Const, Expr, Var
-from tensorlang.ir.visit import free_vars
 from tensorlang.scheduling.facts import conjuncts
 from tensorlang.scheduling.linear import Linear, divided, linear, number
 
@@ -133,16 +133,9 @@ def _independent(digits: Sequence[_Digit], extent: Linear) -> bool:
     """Whether digits of one loop take all combinations of their values."""
     filled: int | None = 1
     for digit in sorted(digits, key=lambda d: d.unit):
-        if filled is None or digit.unit % filled:
+        if digit.unit != filled:
             return False
         filled = None if digit.size is None else digit.unit * digit.size
     top = max(digit.unit for digit in digits)
     exact = divided(extent, top).scaled(top) == extent
-    return exact and (filled is None or _reaches(extent, filled))
-
-
-def _reaches(extent: Linear, filled: int) -> bool:
-    """Whether the loop runs through the digits a whole number of times."""
-    if filled < 1:  # a loop that never runs
-        return False
-    return divided(extent, filled).scaled(filled) == extent and extent != number(0)
+    return exact and (filled is None or (filled > 0 and extent == number(filled)))

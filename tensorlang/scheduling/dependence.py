@@ -15,6 +15,7 @@ from itertools import combinations_with_replacement, product
 from typing import Any, Final
 
 from tensorlang.ir.bounds import bounds
+from tensorlang.ir.contents import allocations, free_vars, writes
 from tensorlang.ir.natives import COPY_SYNCS
 from tensorlang.ir.nodes import (
     Arrive,
@@ -38,14 +39,7 @@ from tensorlang.ir.nodes import (
     Var,
     Wait,
 )
-from tensorlang.ir.visit import (
-    allocations,
-    children,
-    free_vars,
-    substitute,
-    walk,
-    writes,
-)
+from tensorlang.ir.visit import children, substitute, walk
 from tensorlang.scheduling.digits import fixed, never_behind
 from tensorlang.scheduling.slices import Extents
 from tensorlang.scheduling.tree import Path, constant, enclosing_loops

@@ -21,8 +21,9 @@ from itertools import pairwise
 from math import gcd
 from typing import TypeAlias
 
+from tensorlang.ir.contents import free_vars
 from tensorlang.ir.nodes import Binary, Const, Expr, Load, Ramp, Var
-from tensorlang.ir.visit import free_vars, walk
+from tensorlang.ir.visit import walk
 from tensorlang.scheduling.linear import Linear, linear
 from tensorlang.scheduling.slices import FAR, Extents, Slice, slice_of, spread
 

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from typing import Any
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.contents import allocations, free_vars, names, reads, writes
 from tensorlang.ir.nodes import (
     Alloc,
     Block,
@@ -24,17 +25,7 @@ from tensorlang.ir.nodes import (
     While,
     seq,
 )
-from tensorlang.ir.visit import (
-    allocations,
-    free_vars,
-    fresh,
-    names,
-    reads,
-    rebuild,
-    substitute,
-    walk,
-    writes,
-)
+from tensorlang.ir.visit import fresh, rebuild, substitute, walk
 from tensorlang.scheduling.coverage import bounds_of, dense, guards_of
 from tensorlang.scheduling.facts import conjunction
 from tensorlang.scheduling.guarding import read_indices

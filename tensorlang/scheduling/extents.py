@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.contents import free_vars, reads, writes
 from tensorlang.ir.nodes import For, Stmt
-from tensorlang.ir.visit import free_vars, reads, writes
 from tensorlang.scheduling.legality import legality
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.bounds import counted
+from tensorlang.ir.contents import names
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.nodes import (
     AtomicUpdate,
@@ -26,7 +27,7 @@ from tensorlang.ir.nodes import (
     as_expr,
 )
 from tensorlang.ir.simplify import simplify
-from tensorlang.ir.visit import fresh, names, rebuild, substitute
+from tensorlang.ir.visit import fresh, rebuild, substitute
 from tensorlang.scheduling.facts import Ranges, ranges_at
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.linear import linear

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from tensorlang.ir.contents import free_vars
 from tensorlang.ir.nodes import Block, Buffer, Expr, If, Load, Store, Var, While
-from tensorlang.ir.visit import free_vars, walk
+from tensorlang.ir.visit import walk
 from tensorlang.scheduling.coverage import bounds_of, guards_of
 from tensorlang.scheduling.linear import Linear, linear
 from tensorlang.scheduling.partials import starts_below

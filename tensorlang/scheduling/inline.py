@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.contents import free_vars, names, reads, writes
 from tensorlang.ir.nodes import (
     Alloc,
     Block,
@@ -26,16 +27,7 @@ from tensorlang.ir.nodes import (
     While,
     seq,
 )
-from tensorlang.ir.visit import (
-    free_vars,
-    fresh,
-    names,
-    reads,
-    rebuild,
-    substitute,
-    walk,
-    writes,
-)
+from tensorlang.ir.visit import fresh, rebuild, substitute, walk
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.linear import linear
 from tensorlang.scheduling.primitives import primitive

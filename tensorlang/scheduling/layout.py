@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from tensorlang.errors import ParseError, ScheduleError
+from tensorlang.ir.contents import allocations
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.nodes import (
     Buffer,
@@ -20,7 +21,7 @@ from tensorlang.ir.nodes import (
 )
 from tensorlang.ir.parser import parse
 from tensorlang.ir.verify_layout import MAX_EXHAUSTIVE, layout_fault
-from tensorlang.ir.visit import allocations, replace_buffers
+from tensorlang.ir.visit import replace_buffers
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.linear import Linear, linear
 from tensorlang.scheduling.primitives import primitive

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tensorlang.ir.contents import free_vars
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.nodes import Binary, Const, Expr, Unary, Var
-from tensorlang.ir.visit import free_vars
 
 
 @dataclass(frozen=True, slots=True)

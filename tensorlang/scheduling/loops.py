@@ -9,8 +9,9 @@ from math import prod
 from typing import TypeAlias
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.contents import free_vars
 from tensorlang.ir.nodes import Const, Expr, For, Function, Stmt, Var
-from tensorlang.ir.visit import free_vars, substitute
+from tensorlang.ir.visit import substitute
 from tensorlang.scheduling.arguments import LARGEST
 from tensorlang.scheduling.dependence import dependences
 from tensorlang.scheduling.extents import steady

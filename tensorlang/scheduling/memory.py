@@ -7,6 +7,7 @@ from dataclasses import replace as with_fields
 from typing import Any, Final
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.contents import loops, reads, writes
 from tensorlang.ir.nodes import (
     BUFFER_SCOPES,
     HINTS,
@@ -17,7 +18,7 @@ from tensorlang.ir.nodes import (
     Load,
     Store,
 )
-from tensorlang.ir.visit import loops, reads, rebuild, replace_buffers, writes
+from tensorlang.ir.visit import rebuild, replace_buffers
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.tree import (

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace as with_fields
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.contents import allocations, binders
 from tensorlang.ir.nodes import (
     Alloc,
     Buffer,
@@ -18,7 +19,7 @@ from tensorlang.ir.nodes import (
     Var,
     seq,
 )
-from tensorlang.ir.visit import allocations, binders, substitute, walk
+from tensorlang.ir.visit import substitute, walk
 from tensorlang.scheduling.dependence import meetings
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.linear import linear

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.contents import allocations, free_vars, writes
 from tensorlang.ir.nodes import (
     Binary,
     Block,
@@ -28,14 +29,7 @@ from tensorlang.ir.nodes import (
     binary,
     seq,
 )
-from tensorlang.ir.visit import (
-    allocations,
-    free_vars,
-    rebuild,
-    substitute,
-    walk,
-    writes,
-)
+from tensorlang.ir.visit import rebuild, substitute, walk
 from tensorlang.scheduling.facts import conjunction
 from tensorlang.scheduling.inline import pointwise
 from tensorlang.scheduling.layout import with_buffer

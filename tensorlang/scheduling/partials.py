@@ -12,9 +12,10 @@ from math import gcd
 from typing import Final
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.contents import free_vars
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.nodes import Axis, Block, Const, Expr, For, Stmt, Var
-from tensorlang.ir.visit import free_vars, fresh, substitute
+from tensorlang.ir.visit import fresh, substitute
 from tensorlang.scheduling.coverage import Bound, bounds_of, guards_of
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.linear import Linear, divided, linear

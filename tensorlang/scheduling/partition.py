@@ -8,6 +8,7 @@ from typing import Any
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.bounds import counted, prove
+from tensorlang.ir.contents import free_vars, names
 from tensorlang.ir.nodes import (
     Binary,
     Block,
@@ -23,13 +24,7 @@ from tensorlang.ir.nodes import (
     seq,
 )
 from tensorlang.ir.simplify import simplify
-from tensorlang.ir.visit import (
-    children,
-    free_vars,
-    names,
-    rebuild,
-    substitute,
-)
+from tensorlang.ir.visit import children, rebuild, substitute
 from tensorlang.scheduling.extents import steady
 from tensorlang.scheduling.facts import (
     Ranges,

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.bounds import ranges_in
+from tensorlang.ir.contents import blocks, free_vars, names, reads, writes
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.natives import native
 from tensorlang.ir.nodes import (
@@ -36,16 +37,7 @@ from tensorlang.ir.nodes import (
 )
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.size_bounds import size_ranges
-from tensorlang.ir.visit import (
-    blocks,
-    free_vars,
-    fresh,
-    names,
-    reads,
-    rebuild,
-    substitute,
-    writes,
-)
+from tensorlang.ir.visit import fresh, rebuild, substitute
 from tensorlang.scheduling.extents import steady
 from tensorlang.scheduling.facts import Ranges
 from tensorlang.scheduling.legality import legality

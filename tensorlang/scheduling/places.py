@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.bounds import prove
+from tensorlang.ir.contents import reads, writes
 from tensorlang.ir.nodes import (
     Alloc,
     Block,
@@ -28,7 +29,7 @@ from tensorlang.ir.nodes import (
     Var,
     seq,
 )
-from tensorlang.ir.visit import children, reads, walk, writes
+from tensorlang.ir.visit import children, walk
 from tensorlang.scheduling.coverage import dense
 from tensorlang.scheduling.facts import ranges_at
 from tensorlang.scheduling.linear import Linear, linear

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.contents import free_vars, names, reads, writes
 from tensorlang.ir.nodes import (
     Alloc,
     Block,
@@ -21,15 +22,7 @@ from tensorlang.ir.nodes import (
     Var,
     seq,
 )
-from tensorlang.ir.visit import (
-    free_vars,
-    fresh,
-    names,
-    reads,
-    substitute,
-    walk,
-    writes,
-)
+from tensorlang.ir.visit import fresh, substitute, walk
 from tensorlang.scheduling.coverage import Bound, bounds_of, guards_of
 from tensorlang.scheduling.digits import fixed
 from tensorlang.scheduling.extents import known_without, steady

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from tensorlang.ir.contents import free_vars
 from tensorlang.ir.nodes import (
     AtomicUpdate,
     Binary,
@@ -29,7 +30,7 @@ from tensorlang.ir.nodes import (
     Unary,
     Var,
 )
-from tensorlang.ir.visit import children, free_vars
+from tensorlang.ir.visit import children
 from tensorlang.scheduling.linear import Linear, divided, linear, number, remainder
 
 

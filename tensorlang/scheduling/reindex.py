@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.contents import binders, free_vars, names, reads, writes
 from tensorlang.ir.nodes import (
     Alloc,
     Block,
@@ -19,17 +20,7 @@ from tensorlang.ir.nodes import (
     Var,
     seq,
 )
-from tensorlang.ir.visit import (
-    binders,
-    free_vars,
-    fresh,
-    names,
-    reads,
-    rebuild,
-    substitute,
-    walk,
-    writes,
-)
+from tensorlang.ir.visit import fresh, rebuild, substitute, walk
 from tensorlang.scheduling.cache import unchanged_while_read
 from tensorlang.scheduling.cache_write import own_start, sole_user
 from tensorlang.scheduling.coverage import bounds_of, guards_of

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from itertools import zip_longest
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.contents import names, reads, writes
 from tensorlang.ir.nodes import (
     Alloc,
     Block,
@@ -22,7 +23,7 @@ from tensorlang.ir.nodes import (
     While,
     seq,
 )
-from tensorlang.ir.visit import names, reads, substitute, writes
+from tensorlang.ir.visit import substitute
 from tensorlang.scheduling.coverage import dense
 from tensorlang.scheduling.epilogue import early_enough
 from tensorlang.scheduling.guarding import read_indices

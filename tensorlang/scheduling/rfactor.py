@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.contents import names
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.nodes import (
     Alloc,
@@ -23,7 +24,7 @@ from tensorlang.ir.nodes import (
     Var,
     seq,
 )
-from tensorlang.ir.visit import fresh, names, rebuild
+from tensorlang.ir.visit import fresh, rebuild
 from tensorlang.scheduling.extents import known_without
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.linear import Linear, linear

@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.contents import binders, reads, writes
 from tensorlang.ir.nodes import (
     Alloc,
     Block,
@@ -19,7 +20,7 @@ from tensorlang.ir.nodes import (
     Var,
     seq,
 )
-from tensorlang.ir.visit import binders, reads, rebuild, replace_buffers, writes
+from tensorlang.ir.visit import rebuild, replace_buffers
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.tree import alloc_of, find_alloc, replace

@@ -7,6 +7,7 @@ from dataclasses import replace as with_fields
 from typing import Any
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.contents import free_vars, reads, writes
 from tensorlang.ir.nodes import (
     Alloc,
     AtomicUpdate,
@@ -25,7 +26,7 @@ from tensorlang.ir.nodes import (
     as_expr,
     seq,
 )
-from tensorlang.ir.visit import free_vars, reads, rebuild, replace_buffers, walk, writes
+from tensorlang.ir.visit import rebuild, replace_buffers, walk
 from tensorlang.scheduling.coverage import dense
 from tensorlang.scheduling.dependence import accesses
 from tensorlang.scheduling.digits import fixed

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.contents import free_vars, names, writes
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.nodes import (
     Axis,
@@ -25,13 +26,7 @@ from tensorlang.ir.nodes import (
     Var,
     seq,
 )
-from tensorlang.ir.visit import (
-    free_vars,
-    names,
-    substitute,
-    walk,
-    writes,
-)
+from tensorlang.ir.visit import substitute, walk
 from tensorlang.scheduling.coverage import guards_of
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.linear import Linear, linear

@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import TypeAlias
 
 from tensorlang.errors import ParseError, ScheduleError
+from tensorlang.ir.contents import free_vars
 from tensorlang.ir.nodes import (
     Binary,
     Block,
@@ -25,7 +26,7 @@ from tensorlang.ir.nodes import (
     as_expr,
 )
 from tensorlang.ir.parser import parse
-from tensorlang.ir.visit import free_vars, walk
+from tensorlang.ir.visit import walk
 from tensorlang.scheduling.tree import Path, function_of
 
 Term: TypeAlias = Expr | int | str

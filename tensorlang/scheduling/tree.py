@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias, TypeVar
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.contents import allocations, names
 from tensorlang.ir.nodes import (
     Alloc,
     Axis,
@@ -34,14 +35,7 @@ from tensorlang.ir.nodes import (
     While,
     seq,
 )
-from tensorlang.ir.visit import (
-    allocations,
-    children,
-    fresh,
-    names,
-    rebuild,
-    walk,
-)
+from tensorlang.ir.visit import children, fresh, rebuild, walk
 
 Path: TypeAlias = tuple[Node, ...]
 N = TypeVar("N", bound=Node)

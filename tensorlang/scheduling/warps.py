@@ -17,6 +17,7 @@ import numpy as np
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.bounds import counted
 from tensorlang.ir.collectives import WARP
+from tensorlang.ir.contents import free_vars
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.nodes import (
     Axis,
@@ -31,7 +32,7 @@ from tensorlang.ir.nodes import (
 )
 from tensorlang.ir.semantics import evaluate
 from tensorlang.ir.simplify import simplify
-from tensorlang.ir.visit import free_vars, fresh, substitute
+from tensorlang.ir.visit import fresh, substitute
 from tensorlang.scheduling.coverage import guards_of
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.linear import Linear, linear

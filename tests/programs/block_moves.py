@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tensorlang_test_programs.expressions import Draw
 from tensorlang_test_programs.views import Arguments, View, pick, usually
 
+from tensorlang.ir.contents import free_vars, reads, writes
 from tensorlang.ir.nodes import (
     BUFFER_SCOPES,
     Alloc,
@@ -22,7 +23,7 @@ from tensorlang.ir.nodes import (
     Stmt,
     Store,
 )
-from tensorlang.ir.visit import free_vars, reads, walk, writes
+from tensorlang.ir.visit import walk
 from tensorlang.scheduling.tensor_intrinsics import NAMES, tensor_intrinsic
 from tensorlang.scheduling.trace import Step
 from tensorlang.scheduling.tree import (

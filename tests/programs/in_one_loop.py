@@ -6,6 +6,7 @@ import dataclasses
 
 from tensorlang_test_programs.draft import Draft
 
+from tensorlang.ir.contents import reads, writes
 from tensorlang.ir.nodes import (
     Alloc,
     Axis,
@@ -21,7 +22,7 @@ from tensorlang.ir.nodes import (
     as_expr,
     seq,
 )
-from tensorlang.ir.visit import reads, rebuild, walk, writes
+from tensorlang.ir.visit import rebuild, walk
 
 
 def in_one_loop(draft: Draft) -> None:

@@ -17,9 +17,9 @@ from tensorlang_test_programs.inputs import KINDS, arrays
 from tensorlang_test_programs.stages import STAGES
 
 from tensorlang.errors import InterpreterError
+from tensorlang.ir.contents import blocks
 from tensorlang.ir.interpreter import run
 from tensorlang.ir.nodes import Function, Var, as_expr, seq
-from tensorlang.ir.visit import blocks
 
 TYPES = (*FLOATS[2:], *FLOATS[2:], *INTEGERS, *FLOATS)
 

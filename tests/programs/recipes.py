@@ -14,8 +14,9 @@ from tensorlang_test_programs import block_moves, loop_moves
 from tensorlang_test_programs.expressions import Draw
 from tensorlang_test_programs.views import Place, View, pick
 
+from tensorlang.ir.contents import allocations, free_vars
 from tensorlang.ir.nodes import Block, Const, Load
-from tensorlang.ir.visit import allocations, free_vars, walk
+from tensorlang.ir.visit import walk
 from tensorlang.scheduling.trace import Step
 from tensorlang.scheduling.tree import enclosing_loops, find_block
 

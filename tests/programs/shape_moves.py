@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from tensorlang_test_programs.expressions import Draw
 from tensorlang_test_programs.views import Arguments, View, pick, usually
 
+from tensorlang.ir.contents import blocks, reads, writes
 from tensorlang.ir.nodes import Alloc, Block, Buffer, Const, Expr, For, Let, Seq, Stmt
-from tensorlang.ir.visit import blocks, reads, walk, writes
+from tensorlang.ir.visit import walk
 
 
 def fuse_axes(draw: Draw, view: View) -> Arguments | None:

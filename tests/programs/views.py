@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from hypothesis import strategies as st
 from tensorlang_test_programs.expressions import Draw
 
+from tensorlang.ir.contents import allocations, blocks, free_vars
 from tensorlang.ir.nodes import (
     Block,
     Buffer,
@@ -18,7 +19,7 @@ from tensorlang.ir.nodes import (
     Function,
     Node,
 )
-from tensorlang.ir.visit import allocations, blocks, free_vars, walk
+from tensorlang.ir.visit import walk
 from tensorlang.scheduling.tree import (
     blocks_under,
     enclosing_loops,

@@ -31,6 +31,7 @@ from tensorlang.codegen.simt.nonempty import where_running
 from tensorlang.errors import CodegenError
 from tensorlang.ir.bounds import ranges_in
 from tensorlang.ir.collectives import is_collective
+from tensorlang.ir.contents import free_vars, reads, writes
 from tensorlang.ir.dtypes import DType, u32
 from tensorlang.ir.natives import COPY_SYNCS
 from tensorlang.ir.nodes import (
@@ -49,7 +50,7 @@ from tensorlang.ir.nodes import (
 )
 from tensorlang.ir.rules import Simplifier
 from tensorlang.ir.size_bounds import size_ranges
-from tensorlang.ir.visit import free_vars, reads, walk, writes
+from tensorlang.ir.visit import walk
 from tensorlang.targets import Target
 
 _TEMPLATES: Final = {

@@ -9,6 +9,7 @@ from typing import Final
 from tensorlang.codegen.multiples import multiple
 from tensorlang.codegen.simt.host import Launch, is_private
 from tensorlang.codegen.vector_sizes import pieces
+from tensorlang.ir.contents import allocations
 from tensorlang.ir.nodes import (
     Buffer,
     Const,
@@ -22,7 +23,7 @@ from tensorlang.ir.nodes import (
     Store,
     as_expr,
 )
-from tensorlang.ir.visit import allocations, walk
+from tensorlang.ir.visit import walk
 
 _WHOLE: Final = 32  # bits: narrower numbers are promoted beside a vector
 _LOWEST: Final = -(1 << 31)  # of i32: C has no literal of that type for it

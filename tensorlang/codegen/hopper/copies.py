@@ -13,6 +13,7 @@ from math import prod
 from tensorlang.codegen.hopper.effects import COPY, effect
 from tensorlang.codegen.hopper.layouts import extents, swizzle_of
 from tensorlang.errors import CodegenError
+from tensorlang.ir.contents import free_vars
 from tensorlang.ir.nodes import (
     Const,
     Evaluate,
@@ -26,7 +27,6 @@ from tensorlang.ir.nodes import (
     as_expr,
 )
 from tensorlang.ir.simplify import simplify
-from tensorlang.ir.visit import free_vars
 
 _LARGEST = 256  # rows and columns of a box
 

@@ -24,6 +24,7 @@ from tensorlang.codegen.hopper.registers import (
     threads_of,
 )
 from tensorlang.errors import CodegenError
+from tensorlang.ir.contents import reads
 from tensorlang.ir.dtypes import i64, u64
 from tensorlang.ir.nodes import (
     Alloc,
@@ -48,7 +49,7 @@ from tensorlang.ir.nodes import (
     seq,
 )
 from tensorlang.ir.simplify import simplify_function
-from tensorlang.ir.visit import reads, rebuild, substitute, walk
+from tensorlang.ir.visit import rebuild, substitute, walk
 from tensorlang.targets import Target
 
 _NEEDS: Final = {

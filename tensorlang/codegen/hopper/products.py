@@ -21,6 +21,7 @@ from tensorlang.codegen.hopper.layouts import (
     swizzle_of,
 )
 from tensorlang.errors import CodegenError
+from tensorlang.ir.contents import free_vars
 from tensorlang.ir.nodes import (
     Binary,
     Block,
@@ -37,7 +38,6 @@ from tensorlang.ir.nodes import (
 )
 from tensorlang.ir.semantics import evaluate
 from tensorlang.ir.simplify import simplify
-from tensorlang.ir.visit import free_vars
 
 _ROWS = 64
 _STEP = 16  # of k in one instruction

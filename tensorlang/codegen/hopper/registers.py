@@ -7,10 +7,11 @@ from typing import Final
 import numpy as np
 
 from tensorlang.errors import CodegenError
+from tensorlang.ir.contents import free_vars
 from tensorlang.ir.nodes import Const, For, Role
 from tensorlang.ir.print_expr import text
 from tensorlang.ir.semantics import evaluate
-from tensorlang.ir.visit import free_vars, walk
+from tensorlang.ir.visit import walk
 
 _WARPGROUP: Final = 128
 _MOST: Final = 65536  # of a processor

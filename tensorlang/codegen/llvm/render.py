@@ -14,9 +14,9 @@ from tensorlang.codegen.llvm.expressions import value
 from tensorlang.codegen.llvm.types import llvm_type
 from tensorlang.codegen.llvm.unmask import unmask
 from tensorlang.codegen.team import useful
+from tensorlang.ir.contents import free_vars
 from tensorlang.ir.dtypes import DType, i64
 from tensorlang.ir.nodes import Expr, Function, Param, Var
-from tensorlang.ir.visit import free_vars
 from tensorlang.targets import Target
 
 _KERNEL = "nounwind"

@@ -17,6 +17,7 @@ from tensorlang.codegen.llvm import statements
 from tensorlang.codegen.llvm.arithmetic import compare
 from tensorlang.codegen.llvm.builder import Builder, Module
 from tensorlang.codegen.llvm.types import llvm_type
+from tensorlang.ir.contents import allocations, binders
 from tensorlang.ir.dtypes import i32
 from tensorlang.ir.nodes import (
     Alloc,
@@ -34,7 +35,7 @@ from tensorlang.ir.nodes import (
     While,
     seq,
 )
-from tensorlang.ir.visit import allocations, binders, children, walk
+from tensorlang.ir.visit import children, walk
 
 _STAGE = "noinline nounwind"
 

@@ -13,6 +13,7 @@ from tensorlang.codegen.folding import add, make, maximum, mul
 from tensorlang.codegen.storage import on_stack
 from tensorlang.codegen.team import shares, useful
 from tensorlang.errors import CodegenError
+from tensorlang.ir.contents import free_vars
 from tensorlang.ir.nodes import (
     Alloc,
     Buffer,
@@ -23,7 +24,7 @@ from tensorlang.ir.nodes import (
     Var,
     as_expr,
 )
-from tensorlang.ir.visit import children, free_vars
+from tensorlang.ir.visit import children
 
 _LINE = 64
 

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from tensorlang.ir.contents import free_vars
 from tensorlang.ir.nodes import Const, Expr, For
 from tensorlang.ir.semantics import evaluate
-from tensorlang.ir.visit import free_vars
 from tensorlang.scheduling.linear import Linear, linear
 
 

@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 from tensorlang.errors import CodegenError
+from tensorlang.ir.contents import free_vars, loops, names
 from tensorlang.ir.nodes import (
     Alloc,
     AtomicUpdate,
@@ -36,7 +37,7 @@ from tensorlang.ir.nodes import (
     Var,
     seq,
 )
-from tensorlang.ir.visit import free_vars, loops, names, rebuild
+from tensorlang.ir.visit import rebuild
 
 _THREAD = "thread."
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from tensorlang.codegen.blocks import spatial_guard
 from tensorlang.errors import CodegenError
+from tensorlang.ir.contents import free_vars, loops
 from tensorlang.ir.nodes import (
     Axis,
     Block,
@@ -29,7 +30,7 @@ from tensorlang.ir.nodes import (
     Var,
     seq,
 )
-from tensorlang.ir.visit import free_vars, loops, substitute, walk
+from tensorlang.ir.visit import substitute, walk
 
 THREAD = "thread."
 

@@ -21,6 +21,7 @@ from typing import Any
 from tensorlang.codegen.folding import add, mul
 from tensorlang.codegen.names import Names
 from tensorlang.ir.collectives import is_collective
+from tensorlang.ir.contents import free_vars, reads, writes
 from tensorlang.ir.nodes import (
     Alloc,
     Buffer,
@@ -38,7 +39,7 @@ from tensorlang.ir.nodes import (
     as_expr,
     seq,
 )
-from tensorlang.ir.visit import free_vars, reads, rebuild, substitute, walk, writes
+from tensorlang.ir.visit import rebuild, substitute, walk
 
 
 def load_once(function: Function, names: Names) -> Function:

@@ -24,6 +24,7 @@ from tensorlang.codegen.simt.threads import size_in_bytes
 from tensorlang.codegen.team import has_parallel, serial
 from tensorlang.codegen.unroll import specialise
 from tensorlang.errors import CodegenError
+from tensorlang.ir.contents import allocations, reads
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.nodes import (
     Alloc,
@@ -41,13 +42,7 @@ from tensorlang.ir.nodes import (
     as_expr,
     seq,
 )
-from tensorlang.ir.visit import (
-    allocations,
-    reads,
-    rebuild,
-    replace_buffers,
-    substitute,
-)
+from tensorlang.ir.visit import rebuild, replace_buffers, substitute
 
 _GROUPS: Final = 16  # of each thread
 

@@ -12,8 +12,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
+from tensorlang.ir.contents import free_vars, reads
 from tensorlang.ir.nodes import For, Function, If, Stmt
-from tensorlang.ir.visit import free_vars, reads, rebuild
+from tensorlang.ir.visit import rebuild
 
 _ONE_THREAD: Final = ("serial", "unrolled")  # loops of one thread
 

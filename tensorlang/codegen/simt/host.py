@@ -31,6 +31,7 @@ from tensorlang.codegen.simt.alignment import alignments
 from tensorlang.codegen.simt.launches import is_launch
 from tensorlang.codegen.simt.threads import BLOCKS, THREADS
 from tensorlang.errors import CodegenError
+from tensorlang.ir.contents import allocations, free_vars
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.nodes import (
     Alloc,
@@ -54,7 +55,7 @@ from tensorlang.ir.nodes import (
     as_expr,
     seq,
 )
-from tensorlang.ir.visit import allocations, children, free_vars, rebuild, walk
+from tensorlang.ir.visit import children, rebuild, walk
 
 Data: TypeAlias = Any
 STATIC_SHARED: Final = 48 << 10  # bytes that a kernel may have of its own

@@ -10,6 +10,7 @@ from tensorlang.codegen.blocks import conjunction
 from tensorlang.codegen.folding import fold_node
 from tensorlang.codegen.multiples import CHANGES, Multiples, multiple
 from tensorlang.ir.bounds import Known
+from tensorlang.ir.contents import free_vars
 from tensorlang.ir.nodes import (
     Binary,
     Buffer,
@@ -22,7 +23,7 @@ from tensorlang.ir.nodes import (
     as_expr,
 )
 from tensorlang.ir.rules import Simplifier
-from tensorlang.ir.visit import free_vars, rebuild, substitute
+from tensorlang.ir.visit import rebuild, substitute
 
 
 class LanesOfLoop:

@@ -21,6 +21,7 @@ from tensorlang.codegen.names import Names
 from tensorlang.codegen.simt.threads import BLOCKS, has_bound, share_among_threads
 from tensorlang.codegen.team import serial
 from tensorlang.errors import CodegenError
+from tensorlang.ir.contents import reads
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.nodes import (
     Alloc,
@@ -37,12 +38,7 @@ from tensorlang.ir.nodes import (
     as_expr,
     seq,
 )
-from tensorlang.ir.visit import (
-    reads,
-    replace_buffers,
-    substitute,
-    walk,
-)
+from tensorlang.ir.visit import replace_buffers, substitute, walk
 
 
 def make_launches(function: Function, names: Names) -> Function:

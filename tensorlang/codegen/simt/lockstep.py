@@ -29,6 +29,8 @@ from tensorlang.codegen.simt.ragged import Lanes, one_body
 from tensorlang.codegen.simt.wide_accesses import WideAccesses, is_own
 from tensorlang.codegen.vectorize import rename
 from tensorlang.ir.bounds import Known, ranges_in
+from tensorlang.ir.contents import allocations, free_vars, reads
+from tensorlang.ir.contents import writes as written_by
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.nodes import (
     Alloc,
@@ -51,8 +53,7 @@ from tensorlang.ir.nodes import (
     seq,
 )
 from tensorlang.ir.size_bounds import size_ranges
-from tensorlang.ir.visit import allocations, free_vars, reads, rebuild, substitute, walk
-from tensorlang.ir.visit import writes as written_by
+from tensorlang.ir.visit import rebuild, substitute, walk
 
 _WIDEST: Final = 16  # lanes of a vector type
 _MOST_LANES: Final = 64

@@ -34,9 +34,10 @@ from tensorlang.codegen.simt.whole_vectors import take_whole
 from tensorlang.codegen.unroll import unroll
 from tensorlang.codegen.vector_sizes import cut_vectors
 from tensorlang.codegen.vectorize import vectorize
+from tensorlang.ir.contents import free_vars
 from tensorlang.ir.nodes import For, Function, Let, Node, Reduce, Stmt
 from tensorlang.ir.simplify import simplify_function
-from tensorlang.ir.visit import free_vars, rebuild, walk
+from tensorlang.ir.visit import rebuild, walk
 
 # statements of an unrolled loop that is written out, where the compiler can do it, too
 _WRITTEN_OUT: Final = 3

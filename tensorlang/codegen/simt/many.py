@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tensorlang.codegen.simt.host import Launch, data_of, launches
+from tensorlang.ir.contents import free_vars
 from tensorlang.ir.nodes import Buffer, Expr, Function, Var, as_expr
-from tensorlang.ir.visit import free_vars
 
 _BYTES: Final = 4096  # of a kernel's arguments, on any GPU and with any driver
 _HEAD: Final = 64  # of these, for the number of sets and what is between

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
+from tensorlang.ir.contents import free_vars, reads
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.nodes import (
     Buffer,
@@ -28,7 +29,7 @@ from tensorlang.ir.nodes import (
     seq,
 )
 from tensorlang.ir.simplify import simplify
-from tensorlang.ir.visit import free_vars, reads, rebuild, substitute
+from tensorlang.ir.visit import rebuild, substitute
 from tensorlang.scheduling.linear import linear
 from tensorlang.scheduling.memory import OWN
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from tensorlang.codegen.blocks import conjuncts
 from tensorlang.ir.bounds import bounds, counted
+from tensorlang.ir.contents import free_vars, reads, writes
 from tensorlang.ir.nodes import (
     AtomicUpdate,
     Buffer,
@@ -31,7 +32,7 @@ from tensorlang.ir.nodes import (
     Store,
     Var,
 )
-from tensorlang.ir.visit import children, free_vars, reads, writes
+from tensorlang.ir.visit import children
 from tensorlang.scheduling.linear import Linear, linear
 
 

@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import Any, TypeGuard
 
 from tensorlang.codegen.names import Names
+from tensorlang.ir.contents import binders, free_vars, loops
 from tensorlang.ir.nodes import (
     Binary,
     Buffer,
@@ -33,7 +34,7 @@ from tensorlang.ir.nodes import (
     Var,
     seq,
 )
-from tensorlang.ir.visit import binders, children, free_vars, loops, rebuild, walk
+from tensorlang.ir.visit import children, rebuild, walk
 
 
 def divide_once(function: Function, names: Names) -> Function:

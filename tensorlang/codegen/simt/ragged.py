@@ -21,6 +21,7 @@ from itertools import groupby
 from typing import Any, Final
 
 from tensorlang.codegen.names import Names
+from tensorlang.ir.contents import allocations, reads, writes
 from tensorlang.ir.dtypes import boolean
 from tensorlang.ir.nodes import (
     Alloc,
@@ -39,7 +40,7 @@ from tensorlang.ir.nodes import (
     Var,
     seq,
 )
-from tensorlang.ir.visit import allocations, reads, rebuild, walk, writes
+from tensorlang.ir.visit import rebuild, walk
 
 _SHORT: Final = 4  # statements of a body that may as well be written twice
 

@@ -30,6 +30,7 @@ from tensorlang.codegen.simt.fold_steps import (
 )
 from tensorlang.codegen.simt.folds import Fold, fold_of, nest
 from tensorlang.ir.collectives import WARP
+from tensorlang.ir.contents import allocations, loops
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.nodes import (
     Alloc,
@@ -47,7 +48,7 @@ from tensorlang.ir.nodes import (
     as_expr,
     seq,
 )
-from tensorlang.ir.visit import allocations, children, loops, rebuild
+from tensorlang.ir.visit import children, rebuild
 
 
 def fold_across_threads(

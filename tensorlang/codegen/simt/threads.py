@@ -27,6 +27,7 @@ from tensorlang.codegen.simt.ownership import owned
 from tensorlang.codegen.simt.privatise import privatise
 from tensorlang.codegen.unroll import specialise
 from tensorlang.errors import CodegenError
+from tensorlang.ir.contents import loops, reads, writes
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.nodes import (
     Alloc,
@@ -43,13 +44,7 @@ from tensorlang.ir.nodes import (
     as_expr,
     seq,
 )
-from tensorlang.ir.visit import (
-    loops,
-    reads,
-    rebuild,
-    replace_buffers,
-    writes,
-)
+from tensorlang.ir.visit import rebuild, replace_buffers
 
 BLOCKS: Final = ("block.x", "block.y", "block.z")
 THREADS: Final = ("thread.x", "thread.y", "thread.z")

@@ -17,6 +17,7 @@ from itertools import pairwise
 from typing import Any
 
 from tensorlang.codegen.multiples import multiple
+from tensorlang.ir.contents import free_vars
 from tensorlang.ir.nodes import (
     Buffer,
     Const,
@@ -35,7 +36,7 @@ from tensorlang.ir.nodes import (
     seq,
 )
 from tensorlang.ir.simplify import simplify
-from tensorlang.ir.visit import free_vars, rebuild
+from tensorlang.ir.visit import rebuild
 
 
 def take_whole(function: Function) -> Function:

@@ -10,6 +10,7 @@ from tensorlang.codegen.copies import ASYNC, is_zero
 from tensorlang.codegen.multiples import Multiples, multiple
 from tensorlang.codegen.simt.lanes_of_loop import LanesOfLoop
 from tensorlang.ir.bounds import Known
+from tensorlang.ir.contents import free_vars
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.nodes import (
     Buffer,
@@ -24,7 +25,7 @@ from tensorlang.ir.nodes import (
     Store,
     Var,
 )
-from tensorlang.ir.visit import free_vars, walk
+from tensorlang.ir.visit import walk
 
 _WIDEST: Final = 16  # lanes of a vector type
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tensorlang.errors import InterpreterError
+from tensorlang.ir.contents import free_vars, reads, writes
 from tensorlang.ir.interpreter.banks import warps
 from tensorlang.ir.interpreter.races import Conflict
 from tensorlang.ir.natives import COPY_SYNCS
@@ -28,7 +29,7 @@ from tensorlang.ir.nodes import (
     Stmt,
     Wait,
 )
-from tensorlang.ir.visit import free_vars, reads, walk, writes
+from tensorlang.ir.visit import walk
 
 if TYPE_CHECKING:
     from tensorlang.ir.interpreter.lanes import Array, Lanes

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tensorlang.ir.contents import writes
 from tensorlang.ir.interpreter.block_checks import INSTANCE, number_instances, order
 from tensorlang.ir.interpreter.evaluate import evaluate
 from tensorlang.ir.interpreter.scopes import leaders
 from tensorlang.ir.interpreter.state import BlockRun, Machine, fault
 from tensorlang.ir.interpreter.update import FIRST
 from tensorlang.ir.nodes import Block, For, Reduce, Stmt, While
-from tensorlang.ir.visit import walk, writes
+from tensorlang.ir.visit import walk
 
 if TYPE_CHECKING:
     from tensorlang.ir.interpreter.lanes import Array, Lanes

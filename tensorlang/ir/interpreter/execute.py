@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tensorlang.errors import InterpreterError
+from tensorlang.ir.contents import blocks as blocks_below
+from tensorlang.ir.contents import free_vars
 from tensorlang.ir.interpreter.barriers import divide_threads, synchronise
 from tensorlang.ir.interpreter.batching import batch
 from tensorlang.ir.interpreter.block_checks import restart
@@ -44,8 +46,7 @@ from tensorlang.ir.nodes import (
     Wait,
     While,
 )
-from tensorlang.ir.visit import blocks as blocks_below
-from tensorlang.ir.visit import free_vars, walk
+from tensorlang.ir.visit import walk
 
 if TYPE_CHECKING:
     from tensorlang.ir.interpreter.lanes import Array, Frame

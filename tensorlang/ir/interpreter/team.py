@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from tensorlang.errors import IRError
+from tensorlang.ir.contents import free_vars
 from tensorlang.ir.nodes import (
     Alloc,
     Const,
@@ -22,7 +23,7 @@ from tensorlang.ir.nodes import (
     Var,
     seq,
 )
-from tensorlang.ir.visit import free_vars, transform, walk
+from tensorlang.ir.visit import transform, walk
 
 _SHARED: Final = ("global", "shared")  # scopes of which the team has one memory
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.contents import blocks, loops
 from tensorlang.ir.interpreter import run
 from tensorlang.ir.nodes import Const
 from tensorlang.ir.parser import parse
 from tensorlang.ir.printer import show
-from tensorlang.ir.visit import blocks, loops
 from tensorlang.scheduling.schedule import Schedule
 
 MARGIN = 4096

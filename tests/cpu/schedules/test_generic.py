@@ -16,7 +16,7 @@ from tensorlang.ir import (
     reduction,
     sum,
 )
-from tensorlang.ir.visit import loops
+from tensorlang.ir.contents import loops
 from tensorlang.ops import building, operator
 from tensorlang.scheduling import Knobs
 

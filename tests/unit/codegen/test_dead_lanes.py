@@ -7,9 +7,10 @@ import pytest
 from tensorlang import targets
 from tensorlang.codegen.llvm.dead_lanes import drop_dead_lanes
 from tensorlang.codegen.lower import lower
+from tensorlang.ir.contents import allocations
 from tensorlang.ir.nodes import Load, Store
 from tensorlang.ir.parser import parse
-from tensorlang.ir.visit import allocations, walk
+from tensorlang.ir.visit import walk
 
 TARGET = targets.Target(
     features=("fma",), threads=2, vector_bits=512, vector_registers=32

@@ -7,11 +7,12 @@ from hypothesis import strategies as st
 
 from tensorlang.codegen.names import Names
 from tensorlang.codegen.simt.lockstep import in_lockstep
+from tensorlang.ir.contents import loops
 from tensorlang.ir.interpreter import run
 from tensorlang.ir.nodes import Compare, For, If, Let, Load, Ramp, Store
 from tensorlang.ir.parser import parse
 from tensorlang.ir.verifier import verify
-from tensorlang.ir.visit import loops, walk
+from tensorlang.ir.visit import walk
 
 HEAD = """
 def f(x: f32[n], a: InOut[f32[n]], y: Out[f32[n]], z: Out[f32[n]], *, n: i64):

@@ -3,9 +3,10 @@
 import pytest
 
 from tensorlang.codegen.simt.lower import lower
+from tensorlang.ir.contents import allocations
 from tensorlang.ir.interpreter import run
 from tensorlang.ir.nodes import Store
-from tensorlang.ir.visit import allocations, walk
+from tensorlang.ir.visit import walk
 from tensorlang.ops import find
 from tensorlang.ops.building import default
 from tensorlang.runtime.describing import signature_of

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from tensorlang.codegen.simt.lower import lower
+from tensorlang.ir.contents import loops
 from tensorlang.ir.interpreter import run
 from tensorlang.ir.nodes import If, Ramp, Store
-from tensorlang.ir.visit import loops, walk
+from tensorlang.ir.visit import walk
 from tensorlang.ops import find
 from tensorlang.ops.building import schedule
 from tensorlang.scheduling import Knobs

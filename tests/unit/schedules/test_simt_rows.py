@@ -8,9 +8,10 @@ import pytest
 from tensorlang.codegen.simt.host import Launch
 from tensorlang.codegen.simt.launches import is_launch
 from tensorlang.codegen.simt.lower import lower
+from tensorlang.ir.contents import allocations, loops
 from tensorlang.ir.interpreter import run
 from tensorlang.ir.nodes import Load, Ramp, Seq
-from tensorlang.ir.visit import allocations, loops, walk
+from tensorlang.ir.visit import walk
 from tensorlang.ops import find
 from tensorlang.ops.building import schedule
 from tensorlang.scheduling import Knobs

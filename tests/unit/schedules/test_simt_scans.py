@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tensorlang.codegen.simt.lower import lower
+from tensorlang.ir.contents import allocations
 from tensorlang.ir.interpreter import run
-from tensorlang.ir.visit import allocations
 from tensorlang.ops import find, row_scans
 from tensorlang.ops.building import default, preferred
 from tensorlang.ops.math import chunked_scans

@@ -2,8 +2,8 @@
 
 import pytest
 
+from tensorlang.ir.contents import blocks
 from tensorlang.ir.parser import parse
-from tensorlang.ir.visit import blocks
 from tensorlang.schedules.simt.staging import lies_along_rows, lies_along_steps
 
 PIXEL = "min(i, n * 144 - 1)"

@@ -8,10 +8,11 @@ import pytest
 from tensorlang.codegen.simt.host import launches
 from tensorlang.codegen.simt.lower import lower
 from tensorlang.errors import InterpreterError
+from tensorlang.ir.contents import allocations
 from tensorlang.ir.interpreter import run
 from tensorlang.ir.nodes import Alloc, Barrier, Const, Load, Ramp, Seq, seq
 from tensorlang.ir.parser import parse
-from tensorlang.ir.visit import allocations, transform, walk
+from tensorlang.ir.visit import transform, walk
 from tensorlang.ops import find
 from tensorlang.ops.building import default, schedule
 from tensorlang.runtime.describing import signature_of

@@ -5,11 +5,12 @@ import pytest
 
 from tensorlang.codegen.simt.lower import lower
 from tensorlang.errors import InterpreterError
+from tensorlang.ir.contents import free_vars
 from tensorlang.ir.interpreter import run
 from tensorlang.ir.nodes import Barrier, Const, Load, Seq, Store, seq
 from tensorlang.ir.parser import parse
 from tensorlang.ir.simplify import simplify
-from tensorlang.ir.visit import free_vars, substitute, transform, walk
+from tensorlang.ir.visit import substitute, transform, walk
 from tensorlang.ops import find
 from tensorlang.ops.building import schedule
 from tensorlang.schedules.simt.generic import generic

@@ -9,10 +9,11 @@ from tensorlang.codegen.c_family.render import render
 from tensorlang.codegen.simt.host import launches
 from tensorlang.codegen.simt.lower import lower
 from tensorlang.errors import InterpreterError, ScheduleError
+from tensorlang.ir.contents import allocations
 from tensorlang.ir.interpreter import run
 from tensorlang.ir.mma import tf32
 from tensorlang.ir.nodes import Barrier, Call, Evaluate, Seq, Store, seq
-from tensorlang.ir.visit import allocations, transform, walk
+from tensorlang.ir.visit import transform, walk
 from tensorlang.ops import find
 from tensorlang.ops.building import preferred, schedule
 from tensorlang.ops.nn.dense import TF32_TOLERANCE

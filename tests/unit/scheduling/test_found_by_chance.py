@@ -6,8 +6,8 @@ import pytest
 
 from tensorlang.codegen.blocks import remove_blocks
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.contents import free_vars, loops
 from tensorlang.ir.parser import parse
-from tensorlang.ir.visit import free_vars, loops
 from tensorlang.scheduling import Schedule
 from tensorlang.scheduling.annotate import bind, vectorize
 from tensorlang.scheduling.atomic import atomic
@@ -432,3 +432,37 @@ def sums(x: f32[2], y: Out[f32[2]]):
     made.cache_read("y", "x", "global", "i_0")
     with pytest.raises(ScheduleError, match="reads 'x_global', which is not alive"):
         made.compute_at("y", "k")
+
+
+@pytest.mark.parametrize("order", ["o k", "k o"])
+def test_a_sum_starts_anew_wherever_its_axes_do(order, same_meaning):
+    first, second = order.split()
+    func = parse(f"""
+def sums(x: f32[3], y: Out[f32[2]]):
+    for {first} in range(3):
+        for {second} in range(3):
+            for i in range(2):
+                with block("y", vi=spatial(2, i), vk=reduction(3, k)):
+                    reduce(sum, y[vi], x[vk])
+""")
+    same_meaning(func, remove_blocks(func))
+    fused, _ = fuse(func, first, second)
+    same_meaning(func, fused)
+    same_meaning(func, remove_blocks(fused))
+
+
+def test_an_epilogue_does_not_run_twice_in_a_fused_loop():
+    func = parse("""
+def twice(x: f32[2], y: InOut[f32[2]]):
+    t = alloc(f32[2])
+    for o in range(2):
+        for i in range(2):
+            with block("t", vi=spatial(2, i)):
+                t[vi] = x[vi]
+    for j in range(2):
+        with block("y", vj=spatial(2, j)):
+            y[vj] = y[vj] + t[vj]
+""")
+    for made in (func, fuse(func, "o", "i")[0]):
+        with pytest.raises(ScheduleError, match="exactly once for each element"):
+            inline(made, "y", reverse=True)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.contents import allocations, blocks
 from tensorlang.ir.interpreter import run
 from tensorlang.ir.parser import parse
-from tensorlang.ir.visit import allocations, blocks
 from tensorlang.scheduling import Schedule
 
 CONV = """

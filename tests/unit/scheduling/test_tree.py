@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.contents import names
 from tensorlang.ir.nodes import Seq
 from tensorlang.ir.parser import parse
 from tensorlang.ir.printer import show
 from tensorlang.ir.verifier import verify
-from tensorlang.ir.visit import names
 from tensorlang.scheduling.tree import (
     blocks_under,
     enclosing_loops,

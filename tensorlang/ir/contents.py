@@ -1,0 +1,154 @@
+"""What stands below a node: variables, buffers, names, loops, blocks.
+
+Of a statement it is found once, from what is known of the statements in it: a step that
+changes one loop looks again at the nodes above it only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tensorlang.ir.nodes import (
+    Alloc,
+    AtomicUpdate,
+    Axis,
+    BarrierObject,
+    Block,
+    Buffer,
+    For,
+    Function,
+    IndexMap,
+    Let,
+    Load,
+    Node,
+    Reduce,
+    Reducer,
+    Stmt,
+    Store,
+    Var,
+)
+from tensorlang.ir.visit import N, children, walk
+
+
+@dataclass(slots=True)
+class Contents:
+    """What stands in a node; of loops, blocks and allocations those below it."""
+
+    used: set[Var] = field(default_factory=set)
+    bound: list[Var] = field(default_factory=list)
+    reads: set[Buffer] = field(default_factory=set)
+    writes: set[Buffer] = field(default_factory=set)
+    names: set[str] = field(default_factory=set)
+    loops: list[For] = field(default_factory=list)
+    blocks: list[Block] = field(default_factory=list)
+    allocations: list[Buffer] = field(default_factory=list)
+
+    def add(self, node: Node) -> None:
+        """Note one node, not what is below it."""
+        match node:
+            case Var():
+                self.used.add(node)
+                self.names.add(node.name)
+            case Buffer() | BarrierObject() | Block():
+                self.names.add(node.name)
+            case Load():
+                self.reads.add(node.buffer)
+            case Store():
+                self.writes.add(node.buffer)
+            case Reduce():
+                self.reads.update(node.buffers)
+                self.writes.update(node.buffers)
+            case AtomicUpdate():
+                self.reads.add(node.buffer)
+                self.writes.add(node.buffer)
+            case For() | Let() | Axis():
+                self.bound.append(node.var)
+            case IndexMap():
+                self.bound += node.vars
+            case Reducer():
+                self.bound += node.left + node.right
+
+    def include(self, stmt: Stmt) -> None:
+        """Note a statement with all that it holds."""
+        held = contents(stmt)
+        self.used |= held.used
+        self.bound += held.bound
+        self.reads |= held.reads
+        self.writes |= held.writes
+        self.names |= held.names
+        self.loops += _first(stmt, For, held.loops)
+        self.blocks += _first(stmt, Block, held.blocks)
+        if isinstance(stmt, Alloc):
+            self.allocations.append(stmt.buffer)
+        self.allocations += held.allocations
+
+
+def contents(node: Node) -> Contents:
+    """What stands in a node, itself included; not to be changed."""
+    if not isinstance(node, (Stmt, Function)):
+        return _found(node)
+    try:
+        return node._contents  # noqa: SLF001 - kept with the tree that it describes
+    except AttributeError:
+        found = _found(node)
+        object.__setattr__(node, "_contents", found)
+        return found
+
+
+def _found(node: Node) -> Contents:
+    found = Contents()
+    found.add(node)
+    for child in children(node):
+        if isinstance(child, Stmt):
+            found.include(child)
+            continue
+        for part in walk(child):
+            found.add(part)
+    return found
+
+
+def _first(stmt: Node, kind: type[N], below: list[N]) -> list[N]:
+    return [stmt, *below] if isinstance(stmt, kind) else below
+
+
+def binders(node: Node) -> Iterator[Var]:
+    """The variables that `node` and its descendants introduce, in program order."""
+    return iter(contents(node).bound)
+
+
+def free_vars(node: Node) -> frozenset[Var]:
+    """The variables that `node` uses but does not introduce."""
+    found = contents(node)
+    return frozenset(found.used.difference(found.bound))
+
+
+def reads(node: Node) -> frozenset[Buffer]:
+    """The buffers that something below `node` reads."""
+    return frozenset(contents(node).reads)
+
+
+def writes(node: Node) -> frozenset[Buffer]:
+    """The buffers that something below `node` writes."""
+    return frozenset(contents(node).writes)
+
+
+def blocks(node: Node) -> Iterator[Block]:
+    """The blocks at or below `node`, in program order."""
+    return iter(_first(node, Block, contents(node).blocks))
+
+
+def loops(node: Node) -> Iterator[For]:
+    """The loops at or below `node`, in program order."""
+    return iter(_first(node, For, contents(node).loops))
+
+
+def allocations(node: Node) -> Iterator[Buffer]:
+    """The temporaries that `node` allocates, in program order."""
+    own = [node.buffer] if isinstance(node, Alloc) else []
+    return iter(own + contents(node).allocations)
+
+
+def names(node: Node) -> set[str]:
+    """All names in use below `node`: variables, buffers, blocks, barrier objects."""
+    return set(contents(node).names)
