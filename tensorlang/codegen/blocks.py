@@ -39,8 +39,8 @@ from tensorlang.ir.nodes import (
     seq,
 )
 from tensorlang.ir.visit import rebuild, substitute, walk
-from tensorlang.scheduling.coverage import dense
-from tensorlang.scheduling.linear import Linear, linear
+from tensorlang.scheduling.coverage import first_only
+from tensorlang.scheduling.linear import linear
 
 
 def remove_blocks(function: Function) -> Function:
@@ -182,31 +182,11 @@ def find_place(block: Block, path: tuple[Stmt, ...]) -> Hoist | Never | None:
     )
     if position is None or _made_inside(block, inside[position]):
         return None
-    if not _begins_once([linear(value) for value in values], around, reduced):
+    starts = [linear(value) for value in values]
+    loops = {x.var: linear(x.extent) for x in around if x.var in reduced}
+    if not all(first_only(var, extent, starts) for var, extent in loops.items()):
         return None
     return _hoist(block, inside[position:], reduced)
-
-
-def _begins_once(
-    values: Sequence[Linear], around: Sequence[For], reduced: frozenset[Var]
-) -> bool:
-    """Whether the axes are 0 in the first iteration of their loops alone."""
-    loops = {x.var: linear(x.extent) for x in around if x.var in reduced}
-    return all(_zero_only(var, values) for var in loops) or dense(values, loops)
-
-
-def _zero_only(var: Var, values: Sequence[Linear]) -> bool:
-    """Whether a loop is at 0 where the sums that it drives are, none below 0."""
-    for value in values:
-        if any(term == var and c > 0 for term, c in value.terms):
-            return all(c > 0 for _, c in value.terms)
-    atoms = [term for value in values for term, _ in value.terms]
-    parts = [
-        (atom.op, atom.b)
-        for atom in atoms
-        if isinstance(atom, Binary) and atom.a == var
-    ]
-    return any(("floordiv", by) in parts for op, by in parts if op == "floormod")
 
 
 def _made_inside(block: Block, loop: Stmt) -> bool:

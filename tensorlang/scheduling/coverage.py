@@ -114,6 +114,24 @@ def dense(values: Sequence[Linear], loops: Mapping[Var, Linear]) -> bool:
     )
 
 
+def first_only(var: Var, extent: Linear, values: Sequence[Linear]) -> bool:
+    """Whether a loop is in its first iteration wherever the values are all 0."""
+    driven = [value for value in values if var in value.vars]
+    if any(c < 0 for value in driven for _, c in value.terms):
+        return False
+    atoms = [
+        [(a, c) for a, c in value.terms if var in free_vars(a)] for value in driven
+    ]
+    if any(atom == var for terms in atoms for atom, _ in terms):
+        return True
+    parts = [atom for terms in atoms for atom, _ in terms if isinstance(atom, Binary)]
+    quotients = {atom.b for atom in parts if atom.a == var and atom.op == "floordiv"}
+    rests = {atom.b for atom in parts if atom.a == var and atom.op == "floormod"}
+    if quotients & rests:
+        return True
+    return dense([Linear(tuple(terms)) for terms in atoms], {var: extent})
+
+
 def _contiguous(digits: Sequence[tuple[_Digit | None, int]]) -> bool:
     """Whether weights and sizes of the digits fit: 1, size, size*size', ..."""
 

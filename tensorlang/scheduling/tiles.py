@@ -32,6 +32,7 @@ from tensorlang.ir.nodes import (
     Var,
 )
 from tensorlang.ir.visit import fresh, rebuild, substitute
+from tensorlang.scheduling.coverage import first_only
 from tensorlang.scheduling.facts import conjunction, conjuncts
 from tensorlang.scheduling.linear import Linear, linear, number
 from tensorlang.scheduling.regions import Range, Ranges, Region, relax
@@ -114,9 +115,18 @@ class Localizer:
         """`expr` with an axis of the block in the place of each outer loop."""
         pins: dict[Var, Expr] = {}
         for var in linear(expr).vars & self.outside.keys():
-            kind = loop_kind(self.block, var)
+            kind = self._kind(var)
             pins[var] = self._extra(f"v{var.name}", kind, self.outside[var], var)
         return substitute(expr, pins)
+
+    def _kind(self, loop: Var) -> str:
+        """The kind of an axis that a loop alone drives: it starts no fold anew."""
+        kind, extent = loop_kind(self.block, loop), linear(self.outside[loop])
+        folds = [axis for axis in self.block.axes if axis.kind == "reduction"]
+        starts = [linear(axis.value) for axis in folds]
+        if kind == "reduction" and not first_only(loop, extent, starts):
+            return "spatial"
+        return kind
 
     def finish(self, block: Block) -> Block:
         """`block` with the axes that were added."""

@@ -466,3 +466,19 @@ def twice(x: f32[2], y: InOut[f32[2]]):
     for made in (func, fuse(func, "o", "i")[0]):
         with pytest.raises(ScheduleError, match="exactly once for each element"):
             inline(made, "y", reverse=True)
+
+
+@pytest.mark.parametrize("order", ["i k", "k i"])
+def test_what_is_read_from_a_tile_starts_no_sum_anew(order, same_meaning):
+    first, second = order.split()
+    func = parse(f"""
+def sums(x: f32[3], y: Out[f32[3]]):
+    for {first} in range(3):
+        for {second} in range(3):
+            with block("y", vi=spatial(3, i), vk=reduction(3, k)):
+                reduce(sum, y[vi], x[vi])
+""")
+    fused, name = fuse(func, first, second)
+    read = cache_read(fused, "y", "x", "global", name)[0]
+    same_meaning(func, read)
+    same_meaning(func, remove_blocks(read))
