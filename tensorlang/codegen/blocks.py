@@ -39,7 +39,7 @@ from tensorlang.ir.nodes import (
     seq,
 )
 from tensorlang.ir.visit import rebuild, substitute, walk
-from tensorlang.scheduling.coverage import first_only
+from tensorlang.scheduling.coverage import apart, first_only
 from tensorlang.scheduling.linear import linear
 
 
@@ -206,6 +206,7 @@ def _hoist(
     asked = [stmt.cond for stmt in path if isinstance(stmt, If)]
     needed = spatial | _variables(asked if guard is None else [*asked, guard])
     around: list[Stmt] = []
+    again: list[For] = []
     for stmt in path:
         match stmt:
             case For(var=var, kind=kind) if var in reduced:
@@ -214,8 +215,7 @@ def _hoist(
             case For(extent=extent) if not free_vars(extent) & reduced:
                 if stmt.var in needed:
                     around.append(stmt)
-                elif extent.value != 1 if isinstance(extent, Const) else True:
-                    return None  # it would be set again in each iteration
+                again.append(stmt)
             case Let(var=var) if var not in needed:
                 continue
             case Alloc():
@@ -226,7 +226,20 @@ def _hoist(
                 return None
     first = path[0]
     assert isinstance(first, For)
+    if not _set_once(block, again):
+        return None
     return Hoist(first, tuple(around), guard)
+
+
+def _set_once(block: Block, loops: Sequence[For]) -> bool:
+    """Whether each iteration of some loops has an element of the state of its own."""
+    values = {axis.var: axis.value for axis in block.axes}
+    extents = {x.var: linear(x.extent) for x in loops if x.extent != as_expr(1)}
+    sets = [node for node in walk(initial(block) or seq()) if isinstance(node, Store)]
+    return all(
+        apart([linear(substitute(index, values)) for index in store.indices], extents)
+        for store in sets
+    )
 
 
 def spatial_guard(

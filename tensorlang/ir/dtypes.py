@@ -9,7 +9,6 @@ codes count bytes (its `"f8"` is `float64`); they are not names of types here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
@@ -40,22 +39,42 @@ _FROM_NUMPY: Final = {numpy: name for name, (_, _, numpy) in _TABLE.items()}
 NAMES: Final = tuple(_TABLE)
 
 
-@dataclass(frozen=True, slots=True)
 class DType:
-    """An element type, with `lanes` of it side by side in a vector.
+    """An element type, with `lanes` of it side by side in a vector; one object each.
+
+    Attributes:
+        name: One of `NAMES`.
+        lanes: How many, at least 1.
+        kind: One of `float`, `int`, `uint`, `bool`.
+        bits: Bits of one lane as stored in memory (a `bool` is one byte).
+        is_float: Whether a lane is a floating-point number.
+        is_integer: Whether a lane is a signed or unsigned integer (`bool` is not).
+        is_bool: Whether a lane is a truth value.
 
     Raises:
         DTypeError: the name is none of `NAMES`, or lanes is not positive.
     """
 
-    name: str
-    lanes: int = 1
+    __slots__ = ("bits", "is_bool", "is_float", "is_integer", "kind", "lanes", "name")
+    __match_args__ = ("name", "lanes")
 
-    def __post_init__(self) -> None:
-        if self.name not in _TABLE:
-            raise DTypeError(_refusal(self.name))
-        if self.lanes < 1:
-            raise DTypeError(f"a vector needs at least one lane, not {self.lanes}")
+    name: str
+    lanes: int
+    kind: str
+    bits: int
+    is_float: bool
+    is_integer: bool
+    is_bool: bool
+
+    def __new__(cls, name: str, lanes: int = 1) -> DType:  # noqa: D102, PYI034
+        found = _MADE.get((name, lanes))
+        return _make(name, lanes) if found is None else found
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{self} does not change: {name} stays what it is")
+
+    def __reduce__(self) -> tuple[type[DType], tuple[str, int]]:
+        return DType, (self.name, self.lanes)
 
     def __str__(self) -> str:
         return self.name if self.lanes == 1 else f"{self.name}x{self.lanes}"
@@ -63,43 +82,18 @@ class DType:
     __repr__ = __str__
 
     @property
-    def kind(self) -> str:
-        """One of `float`, `int`, `uint`, `bool`."""
-        return _TABLE[self.name][0]
-
-    @property
-    def bits(self) -> int:
-        """Bits of one lane as stored in memory (a `bool` is one byte)."""
-        return _TABLE[self.name][1]
-
-    @property
     def bytes(self) -> int:
         """Bytes of one lane as stored in memory."""
         return self.bits // 8
 
     @property
-    def is_float(self) -> bool:
-        """Whether a lane is a floating-point number."""
-        return self.kind == "float"
-
-    @property
-    def is_integer(self) -> bool:
-        """Whether a lane is a signed or unsigned integer (`bool` is not)."""
-        return self.kind in ("int", "uint")
-
-    @property
-    def is_bool(self) -> bool:
-        """Whether a lane is a truth value."""
-        return self.kind == "bool"
-
-    @property
     def scalar(self) -> DType:
         """The type of one lane."""
-        return DType(self.name)
+        return self if self.lanes == 1 else DType(self.name)
 
     def vector(self, lanes: int) -> DType:
         """The type of `lanes` lanes of this element type."""
-        return DType(self.name, lanes)
+        return self if self.lanes == lanes else DType(self.name, lanes)
 
     @property
     def numpy(self) -> np.dtype[Any]:
@@ -109,13 +103,47 @@ class DType:
     @property
     def limits(self) -> tuple[int, int]:
         """Smallest and largest value of an integer or bool type."""
-        if self.is_bool:
-            return 0, 1
-        if not self.is_integer:
+        found = _LIMITS.get(self.name)
+        if found is None:
             raise DTypeError(f"{self} has no integer limits")
-        if self.kind == "int":
-            return -(1 << (self.bits - 1)), (1 << (self.bits - 1)) - 1
-        return 0, (1 << self.bits) - 1
+        return found
+
+
+_MADE: Final[dict[tuple[str, int], DType]] = {}
+
+
+def _make(name: str, lanes: int) -> DType:
+    if name not in _TABLE:
+        raise DTypeError(_refusal(name))
+    if lanes < 1:
+        raise DTypeError(f"a vector needs at least one lane, not {lanes}")
+    kind, bits = _TABLE[name][:2]
+    values = {
+        "name": name,
+        "lanes": int(lanes),
+        "kind": kind,
+        "bits": bits,
+        "is_float": kind == "float",
+        "is_integer": kind in ("int", "uint"),
+        "is_bool": kind == "bool",
+    }
+    made = object.__new__(DType)
+    for field, value in values.items():
+        object.__setattr__(made, field, value)
+    return _MADE.setdefault((name, lanes), made)
+
+
+def _limits(kind: str, bits: int) -> tuple[int, int]:
+    if kind == "int":
+        return -(1 << (bits - 1)), (1 << (bits - 1)) - 1
+    return 0, (1 if kind == "bool" else (1 << bits) - 1)
+
+
+_LIMITS: Final = {
+    name: _limits(kind, bits)
+    for name, (kind, bits, *_) in _TABLE.items()
+    if kind != "float"
+}
 
 
 @cache

@@ -132,18 +132,22 @@ EXECUTION_SCOPES: Final = ("thread", "warp", "warpgroup", "block", "cluster")
 HINTS: Final = ("aligned", "nontemporal", "prefetch", "async")
 ROLES: Final = ("in", "out", "inout")
 
+_BINARY: Final = frozenset(ARITHMETIC + BITWISE)
+_DEFINED: Final = {
+    "float": frozenset(("add", "sub", "mul", "div", "min", "max")),
+    "bool": frozenset(("and", "or", "xor")),
+    "int": _BINARY - {"div"},
+    "uint": _BINARY - {"div"},
+}
+
 Scalar: TypeAlias = bool | int | float
 _T = TypeVar("_T")
 
 
-def _need(condition: object, message: str) -> None:
-    if not condition:
-        raise IRError(message)
-
-
-def _same(what: str, a: DType, b: DType) -> None:
-    if a != b:
-        raise DTypeError(f"{what} needs operands of one type, got {a} and {b}")
+def _same(what: str, a: DType, b: DType, name: str = "") -> None:
+    if a is not b:
+        of = f"{what} {name}" if name else what
+        raise DTypeError(f"{of} needs operands of one type, got {a} and {b}")
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
@@ -301,7 +305,8 @@ class Const(Expr):
     dtype: DType
 
     def __post_init__(self) -> None:
-        _need(self.dtype.lanes == 1, f"a constant is a scalar, not {self.dtype}")
+        if self.dtype.lanes != 1:
+            raise IRError(f"a constant is a scalar, not {self.dtype}")
         object.__setattr__(self, "value", _canonical(self.value, self.dtype))
 
     def _key(self) -> tuple[str, DType, object]:
@@ -350,7 +355,8 @@ class Unary(Expr):
     a: Expr
 
     def __post_init__(self) -> None:
-        _need(self.op in UNARY, f"{self.op!r} is no unary operation of {UNARY}")
+        if self.op not in UNARY:
+            raise IRError(f"{self.op!r} is no unary operation of {UNARY}")
         if self.op == "not" and self.a.dtype.is_float:
             raise DTypeError(f"'not' needs an integer or bool, got {self.a.dtype}")
         if self.op != "not" and self.a.dtype.is_bool:
@@ -373,16 +379,14 @@ class Binary(Expr):
     dtype: DType = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        _need(self.op in ARITHMETIC + BITWISE, f"{self.op!r} is no binary operation")
-        _same(f"{self.op!r}", self.a.dtype, self.b.dtype)
-        kind = self.a.dtype.kind
-        allowed = {
-            "float": self.op in ("add", "sub", "mul", "div", "min", "max"),
-            "bool": self.op in ("and", "or", "xor"),
-        }.get(kind, self.op != "div")
-        if not allowed:
-            raise DTypeError(f"{self.op!r} is not defined on {self.a.dtype}")
-        object.__setattr__(self, "dtype", self.a.dtype)
+        if self.op not in _BINARY:
+            raise IRError(f"{self.op!r} is no binary operation")
+        dtype = self.a.dtype
+        if dtype is not self.b.dtype:
+            _same(repr(self.op), dtype, self.b.dtype)
+        if self.op not in _DEFINED[dtype.kind]:
+            raise DTypeError(f"{self.op!r} is not defined on {dtype}")
+        object.__setattr__(self, "dtype", dtype)
 
 
 @node
@@ -394,8 +398,10 @@ class Compare(Expr):
     b: Expr
 
     def __post_init__(self) -> None:
-        _need(self.op in COMPARISONS, f"{self.op!r} is no comparison of {COMPARISONS}")
-        _same(f"{self.op!r}", self.a.dtype, self.b.dtype)
+        if self.op not in COMPARISONS:
+            raise IRError(f"{self.op!r} is no comparison of {COMPARISONS}")
+        if self.a.dtype is not self.b.dtype:
+            _same(repr(self.op), self.a.dtype, self.b.dtype)
 
     @property
     def dtype(self) -> DType:  # type: ignore[override]
@@ -413,11 +419,12 @@ class Select(Expr):
 
     def __post_init__(self) -> None:
         _same("select", self.a.dtype, self.b.dtype)
-        _need(self.cond.dtype.is_bool, f"select needs a bool, got {self.cond.dtype}")
-        _need(
-            self.cond.dtype.lanes in (1, self.a.dtype.lanes),
-            f"select of {self.a.dtype} on {self.cond.dtype}: lanes differ",
-        )
+        if not self.cond.dtype.is_bool:
+            raise IRError(f"select needs a bool, got {self.cond.dtype}")
+        if self.cond.dtype.lanes not in (1, self.a.dtype.lanes):
+            raise IRError(
+                f"select of {self.a.dtype} on {self.cond.dtype}: lanes differ"
+            )
 
     @property
     def dtype(self) -> DType:  # type: ignore[override]
@@ -433,10 +440,8 @@ class Cast(Expr):
     a: Expr
 
     def __post_init__(self) -> None:
-        _need(
-            self.dtype.lanes == self.a.dtype.lanes,
-            f"a cast keeps the lanes: {self.a.dtype} to {self.dtype}",
-        )
+        if self.dtype.lanes != self.a.dtype.lanes:
+            raise IRError(f"a cast keeps the lanes: {self.a.dtype} to {self.dtype}")
 
 
 @node
@@ -447,13 +452,15 @@ class Bitcast(Expr):
     a: Expr
 
     def __post_init__(self) -> None:
-        _need(
+        if not (
             self.dtype.bits == self.a.dtype.bits
             and self.dtype.lanes == self.a.dtype.lanes
             and not self.dtype.is_bool
-            and not self.a.dtype.is_bool,
-            f"a bitcast keeps width and lanes: {self.a.dtype} to {self.dtype}",
-        )
+            and not self.a.dtype.is_bool
+        ):
+            raise IRError(
+                f"a bitcast keeps width and lanes: {self.a.dtype} to {self.dtype}"
+            )
 
 
 @node
@@ -481,12 +488,13 @@ class Buffer(Node):
         shape = tuple(as_expr(extent) for extent in self.shape)
         object.__setattr__(self, "shape", shape)
         object.__setattr__(self, "dtype", as_dtype(self.dtype))
-        _need(self.dtype.lanes == 1, f"a buffer holds scalars, not {self.dtype}")
-        _need(self.scope in BUFFER_SCOPES, f"{self.scope!r} is not in {BUFFER_SCOPES}")
+        if self.dtype.lanes != 1:
+            raise IRError(f"a buffer holds scalars, not {self.dtype}")
+        if self.scope not in BUFFER_SCOPES:
+            raise IRError(f"{self.scope!r} is not in {BUFFER_SCOPES}")
         for extent in shape:
-            _need(
-                extent.dtype == i64, f"{self.name}: a dimension is i64: {extent.dtype}"
-            )
+            if extent.dtype != i64:
+                raise IRError(f"{self.name}: a dimension is i64: {extent.dtype}")
 
     @property
     def ndim(self) -> int:
@@ -517,17 +525,17 @@ class Load(Expr):
 def _check_access(
     buffer: Buffer, indices: tuple[Expr, ...], mask: Expr | None, hints: tuple[str, ...]
 ) -> None:
-    _need(
-        len(indices) == buffer.ndim,
-        f"{buffer.name} has {buffer.ndim} dimensions, indexed with {len(indices)}",
-    )
-    for index in indices:
-        _need(
-            index.dtype.scalar == i64,
-            f"{buffer.name}: an index is i64, not {index.dtype}",
+    if len(indices) != buffer.ndim:
+        raise IRError(
+            f"{buffer.name} has {buffer.ndim} dimensions, indexed with {len(indices)}"
         )
-    _need(mask is None or mask.dtype.is_bool, f"{buffer.name}: a mask is a bool")
-    _need(set(hints) <= set(HINTS), f"{buffer.name}: hints are {HINTS}, not {hints}")
+    for index in indices:
+        if index.dtype.scalar != i64:
+            raise IRError(f"{buffer.name}: an index is i64, not {index.dtype}")
+    if mask is not None and not mask.dtype.is_bool:
+        raise IRError(f"{buffer.name}: a mask is a bool")
+    if hints and not set(hints) <= set(HINTS):
+        raise IRError(f"{buffer.name}: hints are {HINTS}, not {hints}")
 
 
 @node
@@ -552,8 +560,10 @@ class Ramp(Expr):
 
     def __post_init__(self) -> None:
         _same("ramp", self.base.dtype, self.stride.dtype)
-        _need(self.base.dtype.lanes == 1, "a ramp starts from a scalar")
-        _need(self.base.dtype.is_integer, "a ramp counts in integers")
+        if self.base.dtype.lanes != 1:
+            raise IRError("a ramp starts from a scalar")
+        if not self.base.dtype.is_integer:
+            raise IRError("a ramp counts in integers")
 
     @property
     def dtype(self) -> DType:  # type: ignore[override]
@@ -569,7 +579,8 @@ class Splat(Expr):
     lanes: int
 
     def __post_init__(self) -> None:
-        _need(self.value.dtype.lanes == 1, "only a scalar is splat over lanes")
+        if self.value.dtype.lanes != 1:
+            raise IRError("only a scalar is splat over lanes")
 
     @property
     def dtype(self) -> DType:  # type: ignore[override]
@@ -585,14 +596,13 @@ class Shuffle(Expr):
     lanes_taken: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        _need(self.vectors and self.lanes_taken, "a shuffle needs vectors and lanes")
+        if not (self.vectors and self.lanes_taken):
+            raise IRError("a shuffle needs vectors and lanes")
         for vector in self.vectors[1:]:
             _same("shuffle", self.vectors[0].dtype.scalar, vector.dtype.scalar)
         total = sum(vector.dtype.lanes for vector in self.vectors)
-        _need(
-            all(0 <= lane < total for lane in self.lanes_taken),
-            f"a shuffle of {total} lanes cannot take {self.lanes_taken}",
-        )
+        if not all(0 <= lane < total for lane in self.lanes_taken):
+            raise IRError(f"a shuffle of {total} lanes cannot take {self.lanes_taken}")
 
     @property
     def dtype(self) -> DType:  # type: ignore[override]
@@ -608,10 +618,8 @@ class Extract(Expr):
     lane: int
 
     def __post_init__(self) -> None:
-        _need(
-            0 <= self.lane < self.vector.dtype.lanes,
-            f"{self.vector.dtype} has no lane {self.lane}",
-        )
+        if not 0 <= self.lane < self.vector.dtype.lanes:
+            raise IRError(f"{self.vector.dtype} has no lane {self.lane}")
 
     @property
     def dtype(self) -> DType:  # type: ignore[override]
@@ -629,10 +637,8 @@ class Insert(Expr):
 
     def __post_init__(self) -> None:
         _same("insert", self.vector.dtype.scalar, self.value.dtype)
-        _need(
-            0 <= self.lane < self.vector.dtype.lanes,
-            f"{self.vector.dtype} has no lane {self.lane}",
-        )
+        if not 0 <= self.lane < self.vector.dtype.lanes:
+            raise IRError(f"{self.vector.dtype} has no lane {self.lane}")
 
     @property
     def dtype(self) -> DType:  # type: ignore[override]
@@ -648,7 +654,8 @@ class LaneReduce(Expr):
     vector: Expr
 
     def __post_init__(self) -> None:
-        _need(self.op in LANE_REDUCTIONS, f"{self.op!r} is not in {LANE_REDUCTIONS}")
+        if self.op not in LANE_REDUCTIONS:
+            raise IRError(f"{self.op!r} is not in {LANE_REDUCTIONS}")
 
     @property
     def dtype(self) -> DType:  # type: ignore[override]
@@ -753,10 +760,8 @@ class Seq(Stmt):
     stmts: tuple[Stmt, ...]
 
     def __post_init__(self) -> None:
-        _need(
-            not any(isinstance(stmt, Seq) for stmt in self.stmts),
-            "a Seq holds no Seq: build it with seq(...)",
-        )
+        if any(isinstance(stmt, Seq) for stmt in self.stmts):
+            raise IRError("a Seq holds no Seq: build it with seq(...)")
 
 
 def seq(*stmts: Stmt | Iterable[Stmt]) -> Stmt:
@@ -776,7 +781,7 @@ class Let(Stmt):
     value: Expr
 
     def __post_init__(self) -> None:
-        _same(f"let {self.var.name}", self.var.dtype, self.value.dtype)
+        _same("let", self.var.dtype, self.value.dtype, self.var.name)
 
 
 @node
@@ -797,12 +802,14 @@ class For(Stmt):
     thread: str = ""
 
     def __post_init__(self) -> None:
-        _need(self.kind in LOOP_KINDS, f"{self.kind!r} is no loop kind of {LOOP_KINDS}")
-        _same(f"the extent of loop {self.var.name}", self.var.dtype, self.extent.dtype)
-        _need(
-            bool(self.thread) == (self.kind == "bound"),
-            f"loop {self.var.name}: a bound loop, and no other, names its thread index",
-        )
+        if self.kind not in LOOP_KINDS:
+            raise IRError(f"{self.kind!r} is no loop kind of {LOOP_KINDS}")
+        _same("the extent of loop", self.var.dtype, self.extent.dtype, self.var.name)
+        if bool(self.thread) != (self.kind == "bound"):
+            raise IRError(
+                f"loop {self.var.name}: a bound loop, and no other, "
+                "names its thread index"
+            )
 
 
 @node
@@ -857,13 +864,13 @@ class Reducer(Node):
 
     def __post_init__(self) -> None:
         parts = (self.left, self.right, self.identity, self.combine)
-        _need(
-            self.left and len({len(part) for part in parts}) == 1,
-            f"reducer {self.name}: left, right, identity, combine differ in length",
-        )
+        if not (self.left and len({len(part) for part in parts}) == 1):
+            raise IRError(
+                f"reducer {self.name}: left, right, identity, combine differ in length"
+            )
         for component in zip(*parts, strict=True):
             for other in component[1:]:
-                _same(f"reducer {self.name}", component[0].dtype, other.dtype)
+                _same("reducer", component[0].dtype, other.dtype, self.name)
 
     @property
     def dtypes(self) -> tuple[DType, ...]:
@@ -882,14 +889,14 @@ class Reduce(Stmt):
 
     def __post_init__(self) -> None:
         parts = (self.buffers, self.values)
-        _need(
-            all(len(part) == len(self.reducer.left) for part in parts),
-            f"reducer {self.reducer.name} folds {len(self.reducer.left)} components",
-        )
+        if any(len(part) != len(self.reducer.left) for part in parts):
+            raise IRError(
+                f"reducer {self.reducer.name} folds {len(self.reducer.left)} components"
+            )
         for buffer, value, dtype in zip(*parts, self.reducer.dtypes, strict=True):
             _check_access(buffer, self.indices, None, ())
-            _same(f"reducing into {buffer.name}", buffer.dtype, dtype)
-            _same(f"reducing into {buffer.name}", dtype, value.dtype.scalar)
+            _same("reducing into", buffer.dtype, dtype, buffer.name)
+            _same("reducing into", dtype, value.dtype.scalar, buffer.name)
 
 
 @node
@@ -902,7 +909,8 @@ class AtomicUpdate(Stmt):
     value: Expr
 
     def __post_init__(self) -> None:
-        _need(self.op in LANE_REDUCTIONS, f"{self.op!r} is not in {LANE_REDUCTIONS}")
+        if self.op not in LANE_REDUCTIONS:
+            raise IRError(f"{self.op!r} is not in {LANE_REDUCTIONS}")
         _check_access(self.buffer, self.indices, None, ())
         _same("an atomic update", self.buffer.dtype, self.value.dtype.scalar)
 
@@ -917,8 +925,9 @@ class Axis(Node):
     value: Expr
 
     def __post_init__(self) -> None:
-        _need(self.kind in AXIS_KINDS, f"{self.kind!r} is no axis kind of {AXIS_KINDS}")
-        _same(f"axis {self.var.name}", self.var.dtype, self.value.dtype)
+        if self.kind not in AXIS_KINDS:
+            raise IRError(f"{self.kind!r} is no axis kind of {AXIS_KINDS}")
+        _same("axis", self.var.dtype, self.value.dtype, self.var.name)
 
 
 @node
@@ -938,10 +947,10 @@ class Block(Stmt):
     line: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
-        _need(
-            self.scope in EXECUTION_SCOPES,
-            f"block {self.name}: {self.scope!r} is not in {EXECUTION_SCOPES}",
-        )
+        if self.scope not in EXECUTION_SCOPES:
+            raise IRError(
+                f"block {self.name}: {self.scope!r} is not in {EXECUTION_SCOPES}"
+            )
         if self.where is not None:
             from tensorlang.ir.visit import substitute  # noqa: PLC0415 - walks nodes
 
@@ -962,11 +971,13 @@ class Role(Stmt):
     registers: int = 0
 
     def __post_init__(self) -> None:
-        _need(
+        if not (
             self.registers == 0
-            or (24 <= self.registers <= 240 and self.registers % 8 == 0),
-            f"a role has 24 to 240 registers, in eights, not {self.registers}",
-        )
+            or (24 <= self.registers <= 240 and self.registers % 8 == 0)
+        ):
+            raise IRError(
+                f"a role has 24 to 240 registers, in eights, not {self.registers}"
+            )
 
 
 @node
@@ -978,10 +989,11 @@ class BarrierObject(Stmt):
     size: int = 1
 
     def __post_init__(self) -> None:
-        _need(
-            0 < self.count < 1 << 20 and 0 < self.size < 1 << 16,
-            f"barrier object {self.name}: {self.count} arrivals, {self.size} objects",
-        )
+        if not (0 < self.count < 1 << 20 and 0 < self.size < 1 << 16):
+            raise IRError(
+                f"barrier object {self.name}: {self.count} arrivals, "
+                f"{self.size} objects"
+            )
 
 
 @node
@@ -993,7 +1005,7 @@ class Arrive(Stmt):
     copies: Stmt | None = None
 
     def __post_init__(self) -> None:
-        _same(f"the index of {self.name}", self.index.dtype, i64)
+        _same("the index of", self.index.dtype, i64, self.name)
 
 
 @node
@@ -1005,8 +1017,8 @@ class Wait(Stmt):
     phase: Expr
 
     def __post_init__(self) -> None:
-        _same(f"the index of {self.name}", self.index.dtype, i64)
-        _same(f"the phase of {self.name}", self.phase.dtype, i64)
+        _same("the index of", self.index.dtype, i64, self.name)
+        _same("the phase of", self.phase.dtype, i64, self.name)
 
 
 @node
@@ -1034,9 +1046,8 @@ class Param(Node):
     role: str
 
     def __post_init__(self) -> None:
-        _need(
-            self.role in ROLES, f"{self.buffer.name}: {self.role!r} is not in {ROLES}"
-        )
+        if self.role not in ROLES:
+            raise IRError(f"{self.buffer.name}: {self.role!r} is not in {ROLES}")
 
 
 @node

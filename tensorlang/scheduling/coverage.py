@@ -132,6 +132,32 @@ def first_only(var: Var, extent: Linear, values: Sequence[Linear]) -> bool:
     return dense([Linear(tuple(terms)) for terms in atoms], {var: extent})
 
 
+def apart(values: Sequence[Linear], loops: Mapping[Var, Linear]) -> bool:
+    """Whether no two iterations of the loops give the values the same numbers."""
+    left = {var for var in loops if loops[var] != number(1)}
+    forms = [[(a, c) for a, c in v.terms if free_vars(a) & left] for v in values]
+    told = [form for form in forms if _told(form, loops)]
+    found = {atom for form in told for atom, _ in form}
+    others = [Linear(tuple(form)) for form in forms if form not in told]
+    left -= found
+    used = frozenset().union(*(value.vars for value in others))
+    return not left or (
+        left <= used and dense(others, {var: loops[var] for var in left})
+    )
+
+
+def _told(terms: Sequence[tuple[Expr, int]], loops: Mapping[Var, Linear]) -> bool:
+    """Whether a sum tells all of its loops: each weighs more than those before it."""
+    reach: int | None = 0
+    for atom, weight in sorted(terms, key=lambda term: abs(term[1])):
+        extent = loops.get(atom) if isinstance(atom, Var) else None
+        if extent is None or reach is None or abs(weight) <= reach:
+            return False
+        size = _size(extent)
+        reach = None if size is None else reach + abs(weight) * (size - 1)
+    return True
+
+
 def _contiguous(digits: Sequence[tuple[_Digit | None, int]]) -> bool:
     """Whether weights and sizes of the digits fit: 1, size, size*size', ..."""
 

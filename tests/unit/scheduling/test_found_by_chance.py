@@ -482,3 +482,17 @@ def sums(x: f32[3], y: Out[f32[3]]):
     read = cache_read(fused, "y", "x", "global", name)[0]
     same_meaning(func, read)
     same_meaning(func, remove_blocks(read))
+
+
+def test_a_state_is_set_again_where_its_loop_comes_again(same_meaning):
+    func = parse("""
+def sums(x: f32[3], y: Out[f32[4]]):
+    for k in range(3):
+        for o in range(2):
+            for i in range(4):
+                with block("y", vo=spatial(2, o), vi=spatial(4, i), vk=reduction(3, k)):
+                    reduce(sum, y[vi], x[vk])
+""")
+    same_meaning(func, remove_blocks(func))
+    same_meaning(func, remove_blocks(fuse(func, "o", "i")[0]))
+    same_meaning(func, remove_blocks(split(func, "i", [None, 2])[0]))
