@@ -21,7 +21,7 @@ from tensorlang.codegen.vectorize import vectorize
 from tensorlang.errors import CodegenError
 from tensorlang.ir.contents import loops
 from tensorlang.ir.nodes import Binary, Compare, Function
-from tensorlang.ir.simplify import simplify_function
+from tensorlang.ir.simplify import entry, simplify_function
 from tensorlang.ir.visit import walk
 
 
@@ -43,13 +43,15 @@ def lower(function: Function, target: Any) -> Function:
     function = reduce_lanes(function, names, target.vector_bits)
     function = expand_reductions(function, names, contract=target.has("fma"))
     function = expand_math(function, names)
-    function = simplify_function(flatten(function))
+    function = flatten(function)
+    known = entry(function)
+    function = simplify_function(function, known)
     function = vectorize(function, names, target.vector_bits)
     function = share(function, names, target.threads)
-    function = simplify_function(function)
+    function = simplify_function(function, known)
     again = _settled_by_unrolling(function)
     function = unroll(function, names)
-    function = simplify_function(function) if again else function
+    function = simplify_function(function, known) if again else function
     function = interleave(deinterleave(function, names))
     return gather_streams(function)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 from tensorlang.ir.nodes import (
     Alloc,
@@ -119,8 +120,36 @@ def binders(node: Node) -> Iterator[Var]:
 
 def free_vars(node: Node) -> frozenset[Var]:
     """The variables that `node` uses but does not introduce."""
-    found = contents(node)
-    return frozenset(found.used.difference(found.bound))
+    try:
+        return node._free  # noqa: SLF001 - kept with the tree that it describes
+    except AttributeError:
+        found = _free(node)
+        object.__setattr__(node, "_free", found)
+        return found
+
+
+_NONE: Final[frozenset[Var]] = frozenset()
+
+
+def _free(node: Node) -> frozenset[Var]:
+    if isinstance(node, Var):
+        return frozenset((node,))
+    if isinstance(node, (Stmt, Function)):
+        found = contents(node)
+        return frozenset(found.used.difference(found.bound))
+    free = _NONE
+    for child in children(node):
+        free |= free_vars(child)
+    return free.difference(_bound_by(node))
+
+
+def _bound_by(node: Node) -> tuple[Var, ...]:
+    """The variables that a node other than a statement introduces."""
+    if isinstance(node, IndexMap):
+        return node.vars
+    if isinstance(node, Reducer):
+        return node.left + node.right
+    return (node.var,) if isinstance(node, Axis) else ()
 
 
 def reads(node: Node) -> frozenset[Buffer]:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 from tensorlang.ir.affine import (
+    ONE,
     Monomial,
     Poly,
     add,
@@ -26,6 +27,7 @@ from tensorlang.ir.affine import (
     scaled,
     value_of,
 )
+from tensorlang.ir.contents import free_vars
 from tensorlang.ir.dtypes import DType, i64
 from tensorlang.ir.intervals import (
     BINARY,
@@ -98,10 +100,27 @@ class Known:
         self.ranges: Mapping[Var, Range] = {} if ranges is None else ranges
         self.facts = facts
         self.polys: dict[Expr, Poly] = {}
+        self._outer: Known | None = None
+        self._new: frozenset[Var] = frozenset()
         self._order = {var: number for number, var in enumerate(self.ranges)}
         self._intervals: dict[Expr, Interval] = {}
         self._exact: dict[Expr, bool] = {}
         self._found_ends: dict[tuple[Expr, int], Poly] = {}
+        self._uppers: dict[frozenset[tuple[Monomial, int]], int | None] = {}
+
+    def inside(self, ranges: Mapping[Var, Range], facts: tuple[Poly, ...]) -> Known:
+        """What is known where more is: of what does not name it, the same."""
+        made = Known({**self.ranges, **ranges}, self.facts + facts)
+        made.polys = self.polys
+        made._outer, made._new = self, frozenset(ranges)
+        return made
+
+    def _outside(self, expr: Expr) -> Known | None:
+        """The outermost place where as much is known of it; None if that is here."""
+        named, known = free_vars(expr), self
+        while known._outer is not None and not named & known._new:
+            known = known._outer
+        return None if known is self else known
 
     def learn(self, var: Var, range_: Range) -> None:
         """Note the range of a variable that nothing was asked about before."""
@@ -114,7 +133,9 @@ class Known:
         """Whether the value of a scalar i64 is that of its polynomial, in integers."""
         found = self._exact.get(expr)
         if found is None:
-            found = self._exact[expr] = self.fits(poly(expr, self.polys))
+            outer = self._outside(expr)
+            found = outer.exact(expr) if outer else self.fits(poly(expr, self.polys))
+            self._exact[expr] = found
         return found
 
     def fits(self, total: Mapping[Monomial, int]) -> bool:
@@ -142,11 +163,26 @@ class Known:
 
     def upper(self, total: Mapping[Monomial, int]) -> int | None:
         """The least upper bound found for a polynomial, None where there is none."""
-        value = value_of(total)
-        if value is not None:
-            return value
-        found = [self._eliminate(dict(total), way, [_FUEL]) for way in _ORDERS]
-        return min((bound for bound in found if bound is not None), default=None)
+        rest = {m: c for m, c in total.items() if m}
+        if not rest:
+            return total.get(ONE, 0)
+        known, key = self, frozenset(rest.items())
+        while known._outer and not known._names(rest):
+            known = known._outer
+        bound = known._upper(rest, key)  # noqa: SLF001
+        return None if bound is None else bound + total.get(ONE, 0)
+
+    def _names(self, total: Mapping[Monomial, int]) -> bool:
+        """Whether a polynomial has a variable of which more is known here."""
+        new = self._new
+        return any(free_vars(factor) & new for term in total for factor in term)
+
+    def _upper(self, rest: Poly, key: frozenset[tuple[Monomial, int]]) -> int | None:
+        if key not in self._uppers:
+            found = [self._eliminate(rest, way, [_FUEL]) for way in _ORDERS]
+            bounds = [bound for bound in found if bound is not None]
+            self._uppers[key] = min(bounds, default=None)
+        return self._uppers[key]
 
     def lower(self, total: Mapping[Monomial, int]) -> int | None:
         """The greatest lower bound found for a polynomial."""
@@ -287,6 +323,9 @@ class Known:
         if isinstance(end, int):
             return constant(end)
         found = self._found_ends.get((end, side))
+        if found is None and (outer := self._outside(end)):
+            found = outer._end(end, side)  # noqa: SLF001 - its own kind
+            self._found_ends[end, side] = found
         if found is None:
             symbolic = end.dtype == i64 and not any(map(_is_read, walk(end)))
             found = poly(end, self.polys) if symbolic else {}
@@ -395,8 +434,10 @@ class Known:
         """The interval of an integer or bool expression, over all its lanes."""
         found = self._intervals.get(expr)
         if found is None:
+            outer = self._outside(expr)
             self._intervals[expr] = type_limits(expr.dtype)  # while it is being found
-            found = self._intervals[expr] = self._found(expr)
+            found = outer.interval(expr) if outer else self._found(expr)
+            self._intervals[expr] = found
         return found
 
     def _found(self, expr: Expr) -> Interval:

@@ -171,7 +171,7 @@ def node(cls: type[_T]) -> type[_T]:
 class Node:
     """Any node of the tree: immutable, equal by structure, hashable."""
 
-    __slots__ = ("_contents", "_hash")  # what has been found out about it
+    __slots__ = ("_contents", "_free", "_hash")  # what has been found out about it
 
     def __repr__(self) -> str:
         from tensorlang.ir.printer import show  # noqa: PLC0415 - printing is above

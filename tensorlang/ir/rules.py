@@ -7,6 +7,7 @@ from functools import singledispatchmethod
 from tensorlang.ir import conditions, division, lanes
 from tensorlang.ir.affine import expression, poly
 from tensorlang.ir.bounds import decide
+from tensorlang.ir.contents import free_vars
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.folding import constant_of, fold, identity
 from tensorlang.ir.intervals import within
@@ -37,11 +38,26 @@ _MOST_ROUNDS = 8  # rules applied one after the other to one node
 
 
 class Simplifier:
-    """Simplifies expressions from one state of knowledge, each distinct one once."""
+    """Simplifies expressions from one state of knowledge, each distinct one once.
 
-    def __init__(self, known: Known) -> None:
+    `outer` simplifies what names none of the variables that are `new` here.
+    """
+
+    def __init__(
+        self,
+        known: Known,
+        outer: Simplifier | None = None,
+        new: frozenset[Var] | None = None,
+    ) -> None:
         self.known = known
+        self._outer, self._new = outer, new
         self._done: dict[Expr, Expr] = {}
+
+    def _outside(self, expr: Expr) -> Simplifier | None:
+        named, place = free_vars(expr), self
+        while place._outer and place._new is not None and not named & place._new:
+            place = place._outer
+        return None if place is self else place
 
     def visit(self, expr: Expr) -> Expr:
         """The simplified expression."""
@@ -49,7 +65,10 @@ class Simplifier:
             return self._fixed(expr)
         found = self._done.get(expr)
         if found is None:
-            found = self._settled(rebuild(expr, self._child))
+            if outer := self._outside(expr):
+                found = outer.visit(expr)
+            else:
+                found = self._settled(rebuild(expr, self._child))
             self._done[expr] = found
         return found
 

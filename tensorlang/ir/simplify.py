@@ -65,23 +65,34 @@ def known_size(extent: Expr, sizes: Mapping[str, int], unknown: int) -> int:
     return int(found.value) if isinstance(found, Const) else unknown
 
 
-def simplify_function(func: Function) -> Function:
+def entry(func: Function) -> Place:
+    """What is known where a function begins: its sizes."""
+    return Place(Known(size_ranges(func)))
+
+
+def simplify_function(func: Function, place: Place | None = None) -> Function:
     """`func` with its expressions simplified and its dead statements gone.
 
     What is known of loop variables, axes, sizes and conditions is used below them. A
     loop that runs once is its body (unless it is bound to a thread index); one that
     never runs, a branch never taken and a guard always true are gone.
+
+    Args:
+        func: The function.
+        place: Its `entry`, where it is simplified more than once: what was found out
+            is used again.
     """
-    body = _visit(func.body, Place(Known(size_ranges(func))))
+    body = _visit(func.body, place or entry(func))
     return Function(func.name, func.params, func.scalars, body)
 
 
 class Place:
     """A place in the program: what is known there, and a simplifier that knows it."""
 
-    def __init__(self, known: Known) -> None:
+    def __init__(self, known: Known, simplifier: Simplifier | None = None) -> None:
         self.known = known
-        self._simplifier = Simplifier(known)
+        self._simplifier = simplifier or Simplifier(known)
+        self._below: dict[Any, Place] = {}
 
     def simple(self, expr: Expr) -> Expr:
         """The expression, simplified here."""
@@ -101,9 +112,25 @@ class Place:
         """The place below, where more is known."""
         if not ranges and not facts:
             return self
-        return Place(
-            Known({**self.known.ranges, **(ranges or {})}, self.known.facts + facts)
-        )
+        given = ranges or {}
+        key = tuple(given.items()), tuple(frozenset(fact.items()) for fact in facts)
+        found = self._below.get(key)
+        if found is None:
+            known = self.known.inside(given, facts)
+            new = _named_by(facts, frozenset(given))
+            found = Place(known, Simplifier(known, self._simplifier, new))
+            self._below[key] = found
+        return found
+
+
+def _named_by(facts: tuple[Poly, ...], new: frozenset[Var]) -> frozenset[Var] | None:
+    """The variables of which more is known; None where it is not of variables alone."""
+    for factor in {factor for fact in facts for term in fact for factor in term}:
+        named = free_vars(factor)
+        if not named:
+            return None
+        new |= named
+    return new
 
 
 @singledispatch

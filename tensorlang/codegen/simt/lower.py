@@ -36,7 +36,7 @@ from tensorlang.codegen.vector_sizes import cut_vectors
 from tensorlang.codegen.vectorize import vectorize
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.nodes import For, Function, Let, Node, Reduce, Stmt
-from tensorlang.ir.simplify import simplify_function
+from tensorlang.ir.simplify import entry, simplify_function
 from tensorlang.ir.visit import rebuild, walk
 
 # statements of an unrolled loop that is written out, where the compiler can do it, too
@@ -65,11 +65,13 @@ def lower(function: Function, target: Any) -> Function:
     function = remove_blocks(_folding_in_order(function))
     function = expand_reductions(function, names)
     function = expand_math(function, names)
-    function = own_places(simplify_function(flatten(function)))
-    function = make_launches(function, names)
-    function = in_lockstep(simplify_function(function), names, target.vector_bits // 8)
+    function = flatten(function)
+    known = entry(function)
+    function = own_places(simplify_function(function, known))
+    function = simplify_function(make_launches(function, names), known)
+    function = in_lockstep(function, names, target.vector_bits // 8)
     function = unroll(load_once(function, names), names, _WRITTEN_OUT)
-    function = narrow_copies(simplify_function(function))
+    function = narrow_copies(simplify_function(function, known))
     check_rows(function)
     function = ask_once(take_whole(widen_narrow(function)))
     function = divide_once(function, names)
@@ -83,11 +85,13 @@ def _for_groups(function: Function, target: Any) -> Function:
     function = reduce_lanes(remove_blocks(function), names, target.vector_bits)
     function = expand_reductions(function, names)
     function = expand_math(function, names)
-    function = simplify_function(flatten(function))
+    function = flatten(function)
+    known = entry(function)
+    function = simplify_function(function, known)
     function = vectorize(function, names, target.vector_bits)
-    function = make_groups(function, names, target)
-    function = unroll(without_copies(simplify_function(function)), names)
-    function = interleave(deinterleave(simplify_function(function), names))
+    function = simplify_function(make_groups(function, names, target), known)
+    function = simplify_function(unroll(without_copies(function), names), known)
+    function = interleave(deinterleave(function, names))
     function = widen_narrow(cut_vectors(function, names))
     return name_deep(name_shared(function, names), names)
 
