@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.contents import names, reads, writes
-from tensorlang.ir.nodes import Alloc, Block, Buffer, Function, Load, Store
+from tensorlang.ir.nodes import Alloc, Block, Buffer, Function, If, Load, Store, While
 from tensorlang.ir.visit import fresh
 from tensorlang.scheduling.guarding import (
     carried_guards,
@@ -56,7 +56,14 @@ def constant_tile(buffer: Buffer, part: Region, scope: str) -> str | None:
 @legality("only written elements are copied")
 def written_only(place: Site, buffer: Buffer) -> str | None:
     """All of a temporary is written, or the reader says what is read of it."""
-    if wholly_written(place, buffer) or carries_all(place, buffer):
+    if wholly_written(place, buffer):
+        return None
+    if any(isinstance(node, (If, While)) for node in place.path[place.depth :]):
+        return (
+            f"block {place.block.name!r} reads {buffer.name!r} under a condition, and "
+            "the copy would be made without it; cache it at a loop inside"
+        )
+    if carries_all(place, buffer):
         return None
     return (
         f"not all of {buffer.name!r} is known to be written, and block "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
+
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.nodes import Block, Buffer, Expr, If, Load, Store, Var, While
 from tensorlang.ir.visit import walk
@@ -86,13 +88,17 @@ def _somewhere_true(place: Site, indices: tuple[Expr, ...], cond: Expr) -> bool:
 
 
 def wholly_written(place: Site, buffer: Buffer) -> bool:
-    """Whether every element of a buffer is written: a parameter, or by one block."""
+    """Whether every element of a buffer is written: given, or by one block before."""
     if any(p.buffer == buffer and p.role != "out" for p in place.func.params):
         return True
+    before = takewhile(
+        lambda path: all(node is not place.child for node in path),
+        paths_to(place.func, Block),
+    )
     return any(
         not any(isinstance(node, (If, While)) for node in path)
         and _writes_whole(path, buffer)
-        for path in paths_to(place.func, Block)
+        for path in before
     )
 
 

@@ -496,3 +496,21 @@ def sums(x: f32[3], y: Out[f32[4]]):
     same_meaning(func, remove_blocks(func))
     same_meaning(func, remove_blocks(fuse(func, "o", "i")[0]))
     same_meaning(func, remove_blocks(split(func, "i", [None, 2])[0]))
+
+
+def test_what_is_not_there_yet_is_not_copied():
+    func = parse("""
+def last(x: f32[2], y: Out[f32[2]]):
+    t = alloc(f32[2])
+    for o in range(2):
+        if o >= 1:
+            for i in range(2):
+                with block("y", vi=spatial(2, i)):
+                    y[vi] = t[vi]
+        for j in range(2):
+            with block("t", vj=spatial(2, j)):
+                t[vj] = x[vj]
+""")
+    with pytest.raises(ScheduleError, match="reads 't' under a condition"):
+        cache_read(func, "y", "t", "global", "o")
+    cache_read(func, "y", "t", "global", "i")
