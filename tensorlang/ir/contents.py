@@ -6,9 +6,9 @@ changes one loop looks again at the nodes above it only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from tensorlang.ir.nodes import (
     Alloc,
@@ -47,28 +47,9 @@ class Contents:
 
     def add(self, node: Node) -> None:
         """Note one node, not what is below it."""
-        match node:
-            case Var():
-                self.used.add(node)
-                self.names.add(node.name)
-            case Buffer() | BarrierObject() | Block():
-                self.names.add(node.name)
-            case Load():
-                self.reads.add(node.buffer)
-            case Store():
-                self.writes.add(node.buffer)
-            case Reduce():
-                self.reads.update(node.buffers)
-                self.writes.update(node.buffers)
-            case AtomicUpdate():
-                self.reads.add(node.buffer)
-                self.writes.add(node.buffer)
-            case For() | Let() | Axis():
-                self.bound.append(node.var)
-            case IndexMap():
-                self.bound += node.vars
-            case Reducer():
-                self.bound += node.left + node.right
+        note = _NOTES.get(type(node))
+        if note is not None:
+            note(self, node)
 
     def include(self, stmt: Stmt) -> None:
         """Note a statement with all that it holds."""
@@ -83,6 +64,43 @@ class Contents:
         if isinstance(stmt, Alloc):
             self.allocations.append(stmt.buffer)
         self.allocations += held.allocations
+
+
+def _named(found: Contents, node: Any) -> None:
+    found.names.add(node.name)
+
+
+def _variable(found: Contents, node: Var) -> None:
+    found.used.add(node)
+    found.names.add(node.name)
+
+
+def _read(found: Contents, node: Load) -> None:
+    found.reads.add(node.buffer)
+
+
+def _write(found: Contents, node: Store) -> None:
+    found.writes.add(node.buffer)
+
+
+def _update(found: Contents, node: Reduce | AtomicUpdate) -> None:
+    buffers = node.buffers if isinstance(node, Reduce) else (node.buffer,)
+    found.reads.update(buffers)
+    found.writes.update(buffers)
+
+
+def _bind(found: Contents, node: Node) -> None:
+    found.bound += _bound_by(node)
+
+
+_NOTES: Final[dict[type[Node], Callable[[Contents, Any], None]]] = {
+    Var: _variable,
+    **dict.fromkeys((Buffer, BarrierObject, Block), _named),
+    Load: _read,
+    Store: _write,
+    **dict.fromkeys((Reduce, AtomicUpdate), _update),
+    **dict.fromkeys((For, Let, Axis, IndexMap, Reducer), _bind),
+}
 
 
 def contents(node: Node) -> Contents:
@@ -144,12 +162,12 @@ def _free(node: Node) -> frozenset[Var]:
 
 
 def _bound_by(node: Node) -> tuple[Var, ...]:
-    """The variables that a node other than a statement introduces."""
+    """The variables that a node introduces."""
     if isinstance(node, IndexMap):
         return node.vars
     if isinstance(node, Reducer):
         return node.left + node.right
-    return (node.var,) if isinstance(node, Axis) else ()
+    return (node.var,) if isinstance(node, (For, Let, Axis)) else ()
 
 
 def reads(node: Node) -> frozenset[Buffer]:

@@ -17,6 +17,7 @@ from tensorlang.ir.nodes import (
     IndexMap,
     Node,
     Reducer,
+    Stmt,
     Var,
 )
 
@@ -45,6 +46,24 @@ def children(node: Node) -> Iterator[Node]:
             yield value
         elif isinstance(value, tuple):
             yield from value
+
+
+@cache
+def _statement_fields(kind: Any) -> tuple[str, ...]:
+    """The fields of a node class that hold statements."""
+    return tuple(f.name for f in fields(kind) if "Stmt" in str(f.type))
+
+
+def statements(node: Node) -> list[Stmt]:
+    """The statements directly below `node`, in order."""
+    found: list[Stmt] = []
+    for name in _statement_fields(type(node)):
+        value = getattr(node, name)
+        if type(value) is tuple:
+            found += value
+        elif value is not None:
+            found.append(value)
+    return found
 
 
 def walk(node: Node) -> Iterator[Node]:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias, TypeVar
 
 from tensorlang.errors import ScheduleError
-from tensorlang.ir.contents import allocations, names
+from tensorlang.ir.contents import allocations, contents, names
 from tensorlang.ir.nodes import (
     Alloc,
     Axis,
@@ -35,7 +35,7 @@ from tensorlang.ir.nodes import (
     While,
     seq,
 )
-from tensorlang.ir.visit import children, fresh, rebuild, walk
+from tensorlang.ir.visit import children, fresh, rebuild, statements, walk
 
 Path: TypeAlias = tuple[Node, ...]
 N = TypeVar("N", bound=Node)
@@ -47,13 +47,29 @@ def paths(func: Function) -> Iterator[Path]:
     while stack:
         path = stack.pop()
         yield path
-        below = [child for child in children(path[-1]) if isinstance(child, Stmt)]
-        stack.extend((*path, child) for child in reversed(below))
+        stack.extend([(*path, child) for child in statements(path[-1])[::-1]])
 
 
 def paths_to(func: Function, kind: type[Node]) -> list[Path]:
     """The paths to all statements of one node class, in program order."""
-    return [path for path in paths(func) if isinstance(path[-1], kind)]
+    stack: list[Path] = [(func, func.body)]
+    found = []
+    while stack:
+        path = stack.pop()
+        if isinstance(path[-1], kind):
+            found.append(path)
+        below = statements(path[-1])[::-1]
+        stack.extend([(*path, child) for child in below if _holds(child, kind)])
+    return found
+
+
+def _holds(stmt: Stmt, kind: type[Node]) -> bool:
+    """Whether a statement may be, or hold, one of a kind."""
+    if isinstance(stmt, kind):
+        return True
+    held = contents(stmt)
+    below = {For: held.loops, Block: held.blocks, Alloc: held.allocations}
+    return bool(below.get(kind, True))
 
 
 def find_block(func: Function, name: str) -> Path:
@@ -178,9 +194,8 @@ def blocks_under(node: Node) -> Iterator[Block]:
     if isinstance(node, Block):
         yield node
         return
-    for child in children(node):
-        if isinstance(child, Stmt):
-            yield from blocks_under(child)
+    for child in statements(node):
+        yield from blocks_under(child)
 
 
 def actions(func: Function) -> Iterator[Path]:
