@@ -108,7 +108,7 @@ def contents(node: Node) -> Contents:
     if not isinstance(node, (Stmt, Function)):
         return _found(node)
     try:
-        return node._contents  # noqa: SLF001 - kept with the tree that it describes
+        return node._contents  # type: ignore[union-attr,no-any-return] # noqa: SLF001
     except AttributeError:
         found = _found(node)
         object.__setattr__(node, "_contents", found)
@@ -139,7 +139,7 @@ def binders(node: Node) -> Iterator[Var]:
 def free_vars(node: Node) -> frozenset[Var]:
     """The variables that `node` uses but does not introduce."""
     try:
-        return node._free  # noqa: SLF001 - kept with the tree that it describes
+        return node._free  # type: ignore[attr-defined,no-any-return] # noqa: SLF001
     except AttributeError:
         found = _free(node)
         object.__setattr__(node, "_free", found)

@@ -324,8 +324,7 @@ class Known:
             return constant(end)
         found = self._found_ends.get((end, side))
         if found is None and (outer := self._outside(end)):
-            found = outer._end(end, side)  # noqa: SLF001 - its own kind
-            self._found_ends[end, side] = found
+            return outer._end(end, side)  # noqa: SLF001 - its own kind
         if found is None:
             symbolic = end.dtype == i64 and not any(map(_is_read, walk(end)))
             found = poly(end, self.polys) if symbolic else {}

@@ -57,7 +57,8 @@ def _statement_fields(kind: Any) -> tuple[str, ...]:
 def statements(node: Node) -> list[Stmt]:
     """The statements directly below `node`, in order."""
     found: list[Stmt] = []
-    for name in _statement_fields(type(node)):
+    kind: Any = type(node)
+    for name in _statement_fields(kind):
         value = getattr(node, name)
         if type(value) is tuple:
             found += value
