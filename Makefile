@@ -18,7 +18,7 @@ PTX_TESTS := $(addprefix tests/,targets $(addprefix cuda/test_,operators.py hopp
 STAMP := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
 FLOORS := schedules templates tuner ops results
 
-.PHONY: help setup tune test test-lowest test-ptx fuzz lint tree format bench bench-gpu bench-gpu-pack docs clean
+.PHONY: help setup tune test test-changed test-lowest test-ptx fuzz lint tree format bench bench-gpu bench-gpu-pack docs clean
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -39,6 +39,9 @@ tune: setup  ## tune Threefry on this CPU and compare with the default
 
 test: setup  ## the whole test suite
 	$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
+
+test-changed: setup tree  ## the tests nearest to what has changed since SINCE=HEAD, in a minute
+	$(BIN)/python tests/changed.py --since $(or $(SINCE),HEAD) $(ARGS)
 
 test-lowest:  ## the suite on the oldest packages that pyproject.toml admits
 	$(PYTHON) -m venv $(LOWEST)

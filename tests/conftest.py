@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -33,6 +34,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="take all samples where a test takes a number of them by itself",
     )
+
+
+_SECONDS: Counter[str] = Counter()  # by test file, as `tests/changed.py` reads them
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Add up how long the tests of each file take."""
+    _SECONDS[report.nodeid.partition("::")[0]] += report.duration
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Remember it."""
+    cache = getattr(session.config, "cache", None)
+    if cache is not None and not hasattr(session.config, "workerinput"):
+        known = cache.get("tensorlang/seconds", {})
+        cache.set("tensorlang/seconds", known | _SECONDS)
 
 
 @pytest.fixture
