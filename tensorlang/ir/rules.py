@@ -52,10 +52,13 @@ class Simplifier:
         self.known = known
         self._outer, self._new = outer, new
         self._done: dict[Expr, Expr] = {}
+        self._sums: set[Expr] = set()  # in normal form
 
     def _outside(self, expr: Expr) -> Simplifier | None:
         named, place = free_vars(expr), self
-        while place._outer and place._new is not None and not named & place._new:
+        while place._outer and place._new is not None:
+            if not named.isdisjoint(place._new):
+                break
             place = place._outer
         return None if place is self else place
 
@@ -143,10 +146,12 @@ class Simplifier:
         return self._sum(expr) if expr.op in ("add", "sub", "mul") else None
 
     def _sum(self, expr: Expr) -> Expr | None:
-        if expr.dtype != i64:
+        if expr.dtype != i64 or expr in self._sums:
             return None
         total = poly(expr, self.known.polys)
-        return expression(division.rejoined(total, self.known))
+        found = expression(division.rejoined(total, self.known))
+        self._sums.add(found)
+        return found
 
     def _extremum(self, expr: Binary) -> Expr | None:
         """The side that is never beyond the other one."""
