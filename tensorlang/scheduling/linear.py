@@ -7,10 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
 
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.nodes import Binary, Const, Expr, Unary, Var
+
+_KEPT: Final = 1 << 14  # forms, of expressions that schedules ask about again and again
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,7 @@ def number(value: int) -> Linear:
     return Linear((), value)
 
 
+@lru_cache(maxsize=_KEPT)
 def linear(expr: Expr) -> Linear:
     """The linear form of a scalar integer expression; at worst one atom."""
     match expr:
