@@ -54,9 +54,9 @@ def constant_tile(buffer: Buffer, part: Region, scope: str) -> str | None:
 
 
 @legality("only written elements are copied")
-def written_only(place: Site, buffer: Buffer) -> str | None:
+def written_only(place: Site, buffer: Buffer, part: Region) -> str | None:
     """All of a temporary is written, or the reader says what is read of it."""
-    if wholly_written(place, buffer):
+    if wholly_written(place, buffer, part):
         return None
     if any(isinstance(node, (If, While)) for node in place.path[place.depth :]):
         return (
@@ -122,13 +122,13 @@ def cache_read(
     part = whole(source) if at is None else _read_region(place, source)
     constant_tile(source, part, scope)
     unchanged_while_read(place, source)
-    written_only(place, source)
+    written_only(place, source, part)
     taken = names(func)
     tile = tile_of(source, part, fresh(f"{buffer}_{scope}", taken), scope)
     outside_of_threads(tile, place.outer)
     name = fresh(f"{tile.name}_copy", taken)
     copy = copy_over(source, part, place.outer_ranges, taken)
-    if not wholly_written(place, source):
+    if not wholly_written(place, source, part):
         (indices, *_) = read_indices(place.block, source)
         copy = copy.guarded(carried_guards(place, indices, copy))
     fill = copy.nest(name, Store(tile, copy.local, Load(source, copy.at)))

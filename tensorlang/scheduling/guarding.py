@@ -10,9 +10,10 @@ from tensorlang.ir.visit import walk
 from tensorlang.scheduling.coverage import bounds_of, guards_of
 from tensorlang.scheduling.linear import Linear, linear
 from tensorlang.scheduling.partials import starts_below
-from tensorlang.scheduling.places import Site, stored, whole_axes
+from tensorlang.scheduling.places import Site, loop_ranges, stored, whole_axes
+from tensorlang.scheduling.regions import Region, region
 from tensorlang.scheduling.tiles import Copy
-from tensorlang.scheduling.tree import Path, block_of, paths_to
+from tensorlang.scheduling.tree import Path, block_of, enclosing_loops, paths_to
 
 
 def plain_axis(index: Expr) -> Var | None:
@@ -87,8 +88,8 @@ def _somewhere_true(place: Site, indices: tuple[Expr, ...], cond: Expr) -> bool:
     )
 
 
-def wholly_written(place: Site, buffer: Buffer) -> bool:
-    """Whether every element of a buffer is written: given, or by one block before."""
+def wholly_written(place: Site, buffer: Buffer, part: Region) -> bool:
+    """Whether all of a part of a buffer is written: given, or by one block before."""
     if any(p.buffer == buffer and p.role != "out" for p in place.func.params):
         return True
     before = takewhile(
@@ -98,7 +99,24 @@ def wholly_written(place: Site, buffer: Buffer) -> bool:
     return any(
         not any(isinstance(node, (If, While)) for node in path)
         and _writes_whole(path, buffer)
+        and _by_now(path, place, buffer, part)
         for path in before
+    )
+
+
+def _by_now(path: Path, place: Site, buffer: Buffer, part: Region) -> bool:
+    """Whether a part is written in the same iteration of the loops around both."""
+    loops = enclosing_loops(path)
+    shared = {loop.var for loop in loops if any(loop is x for x in place.path)}
+    inner = [loop for loop in loops if loop.var not in shared]
+    block = block_of(path)
+    if not any(linear(axis.value).vars & shared for axis in block.axes):
+        return True
+    made = region(block, buffer, writes=True, ranges=loop_ranges(inner))
+    return made is not None and all(
+        room.is_constant and room.constant >= 0
+        for own, read in zip(made, part, strict=True)
+        for room in (read.low - own.low, own.high - read.high)
     )
 
 

@@ -514,3 +514,19 @@ def last(x: f32[2], y: Out[f32[2]]):
     with pytest.raises(ScheduleError, match="reads 't' under a condition"):
         cache_read(func, "y", "t", "global", "o")
     cache_read(func, "y", "t", "global", "i")
+
+
+def test_the_slices_of_later_iterations_are_not_copied():
+    func = parse("""
+def before(x: f32[2], y: Out[f32[2, 2]]):
+    t = alloc(f32[2, 2])
+    for o in range(2):
+        for j in range(2):
+            with block("t", vo=spatial(2, o), vj=spatial(2, j)):
+                t[vo, vj] = x[vj]
+        for i in range(2):
+            with block("y", vo=spatial(2, o), vi=spatial(2, i)):
+                y[vo, vi] = t[max(vo - 1, 0), vi]
+""")
+    with pytest.raises(ScheduleError, match="not all of 't' is known to be written"):
+        cache_read(func, "y", "t", "global", "o")
