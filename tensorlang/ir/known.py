@@ -104,6 +104,8 @@ class Known:
         self._new: frozenset[Var] = frozenset()
         self._order = {var: number for number, var in enumerate(self.ranges)}
         self._intervals: dict[Expr, Interval] = {}
+        self._under_way: set[Expr] = set()
+        self._guesses = [0]
         self._exact: dict[Expr, bool] = {}
         self._found_ends: dict[tuple[Expr, int], Poly] = {}
         self._uppers: dict[frozenset[tuple[Monomial, int]], int | None] = {}
@@ -111,16 +113,23 @@ class Known:
     def inside(self, ranges: Mapping[Var, Range], facts: tuple[Poly, ...]) -> Known:
         """What is known where more is: of what does not name it, the same."""
         made = Known({**self.ranges, **ranges}, self.facts + facts)
-        made.polys = self.polys
+        made.polys, made._guesses = self.polys, self._guesses
         made._outer, made._new = self, frozenset(ranges)
         return made
 
     def _outside(self, expr: Expr) -> Known | None:
         """The outermost place where as much is known of it; None if that is here."""
-        named, known = free_vars(expr), self
-        while known._outer is not None and not named & known._new:
-            known = known._outer
+        known = self._where(free_vars(expr))
         return None if known is self else known
+
+    def _where(self, *named: frozenset[Var]) -> Known:
+        """The outermost place where as much is known of some variables."""
+        known = self
+        while known._outer is not None:
+            if not all(map(known._new.isdisjoint, named)):
+                break
+            known = known._outer
+        return known
 
     def learn(self, var: Var, range_: Range) -> None:
         """Note the range of a variable that nothing was asked about before."""
@@ -166,23 +175,27 @@ class Known:
         rest = {m: c for m, c in total.items() if m}
         if not rest:
             return total.get(ONE, 0)
-        known, key = self, frozenset(rest.items())
-        while known._outer and not known._names(rest):
-            known = known._outer
-        bound = known._upper(rest, key)  # noqa: SLF001
+        key = frozenset(rest.items())
+        if key in self._uppers:
+            bound = self._uppers[key]
+        else:
+            named = [free_vars(factor) for term in rest for factor in term]
+            guesses = self._guesses[0]
+            where = self._where(*named)
+            bound = where._upper(rest, key)  # noqa: SLF001 - its own kind
+            if guesses == self._guesses[0]:  # else it is of what is being found
+                self._uppers[key] = bound
         return None if bound is None else bound + total.get(ONE, 0)
 
-    def _names(self, total: Mapping[Monomial, int]) -> bool:
-        """Whether a polynomial has a variable of which more is known here."""
-        new = self._new
-        return any(free_vars(factor) & new for term in total for factor in term)
-
     def _upper(self, rest: Poly, key: frozenset[tuple[Monomial, int]]) -> int | None:
-        if key not in self._uppers:
-            found = [self._eliminate(rest, way, [_FUEL]) for way in _ORDERS]
-            bounds = [bound for bound in found if bound is not None]
-            self._uppers[key] = min(bounds, default=None)
-        return self._uppers[key]
+        if key in self._uppers:
+            return self._uppers[key]
+        guesses = self._guesses[0]
+        found = [self._eliminate(rest, way, [_FUEL]) for way in _ORDERS]
+        bound = min((each for each in found if each is not None), default=None)
+        if guesses == self._guesses[0]:
+            self._uppers[key] = bound
+        return bound
 
     def lower(self, total: Mapping[Monomial, int]) -> int | None:
         """The greatest lower bound found for a polynomial."""
@@ -432,10 +445,14 @@ class Known:
     def interval(self, expr: Expr) -> Interval:
         """The interval of an integer or bool expression, over all its lanes."""
         found = self._intervals.get(expr)
+        if expr in self._under_way:
+            self._guesses[0] += 1
         if found is None:
             outer = self._outside(expr)
             self._intervals[expr] = type_limits(expr.dtype)  # while it is being found
+            self._under_way.add(expr)
             found = outer.interval(expr) if outer else self._found(expr)
+            self._under_way.discard(expr)
             self._intervals[expr] = found
         return found
 
