@@ -67,8 +67,9 @@ class Stage:
             loose.add(node)
         indices: Sequence[Node] = ()
         if isinstance(node, (Load, Store, Reduce)):
-            self.accesses.append(node)
             indices = node.indices
+            inside = (part for index in indices for part in walk(index))
+            self.accesses += [node, *(p for p in inside if isinstance(p, Load))]
         for child in children(node):
             if not isinstance(child, (Buffer, Reducer)) and child not in indices:
                 self._look(child, loose)
