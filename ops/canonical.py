@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from tensorlang.ir.affine import Poly, add, expression, poly
 from tensorlang.ir.affine import merged as merged_factors
@@ -40,8 +40,10 @@ from tensorlang.ir.nodes import (
     seq,
 )
 from tensorlang.ir.visit import children, rebuild, substitute, walk
+from tensorlang.ops.demands import extents
 
 Access: TypeAlias = Load | Store | Reduce
+Part = TypeVar("Part", bound=Node)
 
 
 @dataclass(slots=True)
@@ -55,6 +57,8 @@ class Stage:
 
     def __post_init__(self) -> None:
         axes, loose = self.block.axes, set[Var]()
+        for extent in extents(self.block):
+            self._look(extent, loose)
         self._look(self.block.body, loose)
         for n in range(len(axes) - 1):
             alike = axes[n].kind == axes[n + 1].kind in ("spatial", "reduction")
@@ -105,12 +109,13 @@ class Stage:
     def nest(self, dims: dict[Buffer, set[int]], made: dict[Buffer, Buffer]) -> Stmt:
         """The stage with joined axes, on the new buffers."""
         axes = self.block.axes
-        extents = _joined([axis.extent for axis in axes], self.joined)
+        own = [_accessed(axis.extent, dims, made) for axis in axes]
+        joined = _joined(own, self.joined)
         kept = [n for n in range(len(axes)) if n - 1 not in self.joined]
         body = _accessed(self.block.body, dims, made)
-        left = [replace(axes[n], extent=e) for n, e in zip(kept, extents, strict=True)]
+        left = [replace(axes[n], extent=e) for n, e in zip(kept, joined, strict=True)]
         nest: Stmt = replace(self.block, axes=tuple(left), body=body)
-        for n, extent in reversed(list(zip(kept, extents, strict=True))):
+        for n, extent in reversed(list(zip(kept, joined, strict=True))):
             nest = replace(self.loops[n], extent=extent, body=nest)
         return nest
 
@@ -167,9 +172,9 @@ def _joined(extents: Sequence[Expr], joined: set[int]) -> tuple[Expr, ...]:
 
 
 def _accessed(
-    body: Stmt, dims: dict[Buffer, set[int]], made: dict[Buffer, Buffer]
-) -> Stmt:
-    """A block's body on the new buffers."""
+    body: Part, dims: dict[Buffer, set[int]], made: dict[Buffer, Buffer]
+) -> Part:
+    """A block's body, or the extent of an axis, on the new buffers."""
 
     def visit(node: Any) -> Any:
         if isinstance(node, (Buffer, Reducer)):

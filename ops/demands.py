@@ -9,6 +9,7 @@ said so holds for the sizes of this call alone: they are fixed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Final
 
 from tensorlang.errors import ShapeError
@@ -35,10 +36,16 @@ SHORT: Final = 64  # steps up to which a fold along rows is part of the kernel
 Extents = Mapping[Var, Expr]
 
 
+def extents(block: Block) -> list[Expr]:
+    """The extent of each axis, in terms of the block's other axes."""
+    axes = {axis.value: axis.var for axis in block.axes if isinstance(axis.value, Var)}
+    return [substitute(axis.extent, axes) for axis in block.axes]
+
+
 def accesses(block: Block) -> Iterator[tuple[Buffer, tuple[Expr, ...]]]:
     """The buffers that a block reads and writes, with the indices by its axes."""
     named: dict[Var, Expr] = {}
-    for node in walk(block.body):
+    for node in chain(*map(walk, extents(block)), walk(block.body)):
         if isinstance(node, Let):
             named[node.var] = substitute(node.value, named)
         elif isinstance(node, (Load, Store, Reduce)):
@@ -54,25 +61,32 @@ def stay_inside(func: Function, facts: Facts) -> None:
         ShapeError: one is outside in this call.
     """
     for block in blocks(func):
-        extents = {axis.var: facts.resolved(axis.extent) for axis in block.axes}
-        runs = all(evaluate(e, facts.values) > 0 for e in extents.values())
+        axes = [axis for axis in block.axes if not _of_data(axis.extent)]
+        ragged = {axis.var for axis in block.axes if axis not in axes}
+        known = {axis.var: facts.resolved(axis.extent) for axis in axes}
+        runs = all(evaluate(e, facts.values) > 0 for e in known.values())
         for buffer, indices in dict.fromkeys(accesses(block)):
             for at, index in enumerate(indices):
-                if any(isinstance(part, Load) for part in walk(index)):
-                    continue  # it depends on data
+                if _of_data(index) or not ragged.isdisjoint(free_vars(index)):
+                    continue
                 size = facts.resolved(buffer.shape[at])
-                last = extents.get(index) if isinstance(index, Var) else None
+                last = known.get(index) if isinstance(index, Var) else None
                 same = last is not None and _value(facts, last) == _value(facts, size)
-                if same and facts.holds("eq", size, extents[index]):  # type: ignore[index]
+                if same and facts.holds("eq", size, known[index]):  # type: ignore[index]
                     continue
                 total = poly(facts.resolved(index))
                 for room in (add(add(poly(size), constant(1), -1), total, -1), total):
-                    if not _proven(room, extents, facts) and not (
-                        runs and _guarded(room, extents, facts)
+                    if not _proven(room, known, facts) and not (
+                        runs and _guarded(room, known, facts)
                     ):
-                        _fix(facts, [index, size, *extents.values()])
-                        if runs and _outside(room, extents, facts):
+                        _fix(facts, [index, size, *known.values()])
+                        if runs and _outside(room, known, facts):
                             raise _error(facts, buffer, at)
+
+
+def _of_data(expr: Expr) -> bool:
+    """Whether it depends on the elements of an array."""
+    return any(isinstance(part, Load) for part in walk(expr))
 
 
 def _value(facts: Facts, expr: Expr) -> int:
@@ -140,7 +154,7 @@ def fix_small(func: Function, facts: Facts) -> None:
     """
     for block in blocks(func):
         folds = [axis for axis in block.axes if axis.kind == "reduction"]
-        if not folds:
+        if not folds or any(_of_data(axis.extent) for axis in folds):
             continue
         loads = [node for node in walk(block.body) if isinstance(node, Load)]
         used = [frozenset().union(*map(free_vars, load.indices)) for load in loads]

@@ -7,7 +7,8 @@ attributes, which dimensions are 1) whose sizes meet its guards.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
@@ -145,14 +146,28 @@ def trace(spec: Spec, body: Callable[..., Any], call: Call, *, whole: bool) -> T
         OperatorError: it returns nothing that was computed.
     """
     tracer = _Tracer(spec, call)
-    made = tracer.run(body)
-    if isinstance(made, Function):
-        return tracer.verbatim(made)
-    func, shown = tracer.function(made)
-    if not whole:
-        stay_inside(func, tracer.facts)
-        fix_small(func, tracer.facts)
+    with _told(spec.id):
+        made = tracer.run(body)
+        if isinstance(made, Function):
+            return tracer.verbatim(made)
+        func, shown = tracer.function(made)
+        if not whole:
+            stay_inside(func, tracer.facts)
+            fix_small(func, tracer.facts)
     return tracer.trace(merged(_resolved(func, tracer.facts)), shown)
+
+
+@contextmanager
+def _told(id: str) -> Iterator[None]:
+    """Say of what is refused whose definition it is, by the definition's names."""
+    try:
+        yield
+    except TensorlangError as problem:
+        said = str(problem).replace(_GIVEN, "")
+        said = said if said.startswith(id) else f"{id}: {said}"
+        if said == str(problem):
+            raise
+        raise type(problem)(said) from problem
 
 
 class _Tracer:
@@ -227,10 +242,6 @@ class _Tracer:
         token = TRACED.set(self.facts)
         try:
             return definition(**self._given)
-        except TensorlangError as problem:
-            if str(problem).startswith(self.id):
-                raise
-            raise type(problem)(f"{self.id}: {problem}") from problem
         finally:
             TRACED.reset(token)
 

@@ -187,8 +187,12 @@ def scalar(name: str, dtype: DType | str = "f32") -> Var:
 
 
 def reduce_axis(extent: ExprLike, name: str = "k") -> ReduceAxis:
-    """An axis of `extent` steps to fold over with `sum`, `max`, `argmax`, ..."""
-    return ReduceAxis(name, as_expr(extent))
+    """An axis of `extent` steps to fold over with `sum`, `max`, `argmax`, ...
+
+    Made inside of the body of a `compute`, its extent may depend on the indices, as
+    `starts[i + 1] - starts[i]` does for the rows of a sparse matrix.
+    """
+    return ReduceAxis(name, as_expr(extent).cast(i64))
 
 
 def reduction(
@@ -376,13 +380,16 @@ def _nest(
     """The block with one serial loop an axis; a loop drops the axis's leading v."""
     taken = names(body) | {var.name for var, _, _ in axes}
     loops, block_axes, renamed = [], [], {}
-    for var, kind, extent in axes:
+    counted: dict[Var, Expr] = {}
+    for var, kind, given in axes:
+        extent = substitute(given, counted)
         if kind == "reduction":
             axis, wanted = Var(fresh(f"v{var.name}", taken), i64), var.name
             renamed[var] = axis
         else:
             axis, wanted = var, var.name[1:]
         loop = var if kind == "reduction" else Var(fresh(wanted, taken), i64)
+        counted[axis] = loop
         loops.append((loop, extent))
         block_axes.append(Axis(axis, kind, extent, loop))
     inside = substitute(body, renamed)
