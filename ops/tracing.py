@@ -164,6 +164,7 @@ def _told(id: str) -> Iterator[None]:
         yield
     except TensorlangError as problem:
         said = str(problem).replace(_GIVEN, "")
+        said = said.removeprefix(f"{id.replace('.', '_')}: ")
         said = said if said.startswith(id) else f"{id}: {said}"
         if said == str(problem):
             raise

@@ -66,7 +66,10 @@ if TYPE_CHECKING:
         log,
         log1p,
         log2,
+        maximum,
+        minimum,
         pow,
+        round,
         sigmoid,
         sin,
         sqrt,
@@ -143,7 +146,9 @@ __all__ = [
     "log1p",
     "log2",
     "max",
+    "maximum",
     "min",
+    "minimum",
     "named",
     "parse",
     "placeholder",
@@ -153,6 +158,7 @@ __all__ = [
     "reduction",
     "require",
     "reshaped",
+    "round",
     "run",
     "scalar",
     "select",
@@ -188,8 +194,8 @@ _NODES: Final = (
 )  # fmt: skip
 _INTRINSICS: Final = (
     "ceil", "cos", "erf", "erfinv", "exp", "exp2", "expm1", "floor", "fma", "intrinsic",
-    "isinf", "isnan", "log", "log1p", "log2", "pow", "sigmoid", "sin", "sqrt", "tanh",
-    "trunc",
+    "isinf", "isnan", "log", "log1p", "log2", "maximum", "minimum", "pow", "round",
+    "sigmoid", "sin", "sqrt", "tanh", "trunc",
 )  # fmt: skip
 _HOME: Final[dict[str, tuple[str, str]]] = {
     **{name: ("frontend", name) for name in _FRONTEND},

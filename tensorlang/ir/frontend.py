@@ -201,7 +201,12 @@ def reduction(
     axis: ReduceAxis | Sequence[ReduceAxis],
 ) -> Reduction:
     """`values`, one a component of the reducer's state, folded over the axes."""
-    axes = (axis,) if isinstance(axis, ReduceAxis) else tuple(axis)
+    axes = tuple(axis) if isinstance(axis, (list, tuple)) else (axis,)
+    if not all(isinstance(each, ReduceAxis) for each in axes):
+        raise IRError(
+            f"a reduction folds over what reduce_axis made, not over {axis!r}; of two "
+            "elements there are ir.maximum and ir.minimum"
+        )
     given = values if isinstance(values, tuple) else (values,)
     return Reduction(reducer, tuple(as_expr(value) for value in given), axes)
 

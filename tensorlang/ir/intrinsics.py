@@ -35,7 +35,7 @@ from tensorlang.ir.natives import (
     sqrt,
     trunc,
 )
-from tensorlang.ir.nodes import Call, ExprLike
+from tensorlang.ir.nodes import Call, Expr, ExprLike, as_expr, binary, compare, select
 
 __all__ = [
     "INTRINSICS",
@@ -58,6 +58,8 @@ __all__ = [
     "log",
     "log1p",
     "log2",
+    "maximum",
+    "minimum",
     "mulhi",
     "popcount",
     "pow",
@@ -184,3 +186,17 @@ def cos(x: ExprLike) -> Call:
 def pow(a: ExprLike, b: ExprLike) -> Call:
     """`a` to the power `b`, with C's special cases."""
     return intrinsic("pow", a, b)
+
+
+def maximum(a: ExprLike, b: ExprLike) -> Expr:
+    """The larger of two elements; NaN where one is NaN."""
+    if as_expr(a).dtype.is_float or as_expr(b).dtype.is_float:
+        return select(compare("gt", a, b) | compare("ne", a, a), a, b)
+    return binary("max", a, b)
+
+
+def minimum(a: ExprLike, b: ExprLike) -> Expr:
+    """The smaller of two elements; NaN where one is NaN."""
+    if as_expr(a).dtype.is_float or as_expr(b).dtype.is_float:
+        return select(compare("lt", a, b) | compare("ne", a, a), a, b)
+    return binary("min", a, b)

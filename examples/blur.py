@@ -1,0 +1,53 @@
+"""An operator of one's own: a 5x5 binomial blur, as two passes of five.
+
+    python examples/blur.py
+    tlang tune examples.blur:blur --shape 1080x1920
+
+Source: Burt and Adelson, "The Laplacian Pyramid as a Compact Image Code", 1983.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tensorlang import graph, ir
+from tensorlang.ops import nn, operator
+from tensorlang.ops.signature import Floats
+
+TAPS = (1 / 16, 4 / 16, 6 / 16, 4 / 16, 1 / 16)
+
+
+@operator("my.blur")
+def blur(x: Floats) -> Any:
+    """[h, w] to [h - 4, w - 4]: what the whole window covers."""
+    h, w = x.shape
+
+    def across(i: ir.Expr, j: ir.Expr) -> Any:
+        return sum(c * x[i, j + n] for n, c in enumerate(TAPS))
+
+    def down(i: ir.Expr, j: ir.Expr) -> Any:
+        return sum(c * rows[i + n, j] for n, c in enumerate(TAPS))
+
+    rows = ir.compute((h, w - 4), across, "rows")
+    return ir.compute((h - 4, w - 4), down, "y")
+
+
+@graph.gradient_of(blur)
+def gradient(dy: Any, x: Any) -> Any:
+    """The blur is symmetric: its transpose is itself, with zeros around."""
+    del x
+    return blur(nn.pad(dy, ((4, 4), (4, 4))))
+
+
+def main() -> None:
+    """An image, against float64."""
+    x = np.random.default_rng(0).random((270, 480), dtype=np.float32)
+    windows = np.lib.stride_tricks.sliding_window_view(x.astype(np.float64), (5, 5))
+    expected = np.einsum("hwij,i,j->hw", windows, TAPS, TAPS)
+    print(f"largest error {np.abs(blur(x) - expected).max():.1e}")
+
+
+if __name__ == "__main__":
+    main()

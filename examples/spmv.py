@@ -1,0 +1,53 @@
+"""An operator of one's own: a sparse matrix (CSR) times a vector.
+
+    python examples/spmv.py
+    tlang tune examples.spmv:spmv --shape 10001,200000,200000,10000
+
+Row i has the elements `starts[i]` up to `starts[i + 1]`: the extent of the reduction
+depends on i. Source: Saad, "Iterative Methods for Sparse Linear Systems", 2003, 3.4.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tensorlang import ir
+from tensorlang.ops import operator
+from tensorlang.ops.signature import Floats, Integers
+
+
+def samples(starts: Any, columns: Any, values: Any, x: Any) -> None:
+    """Rows in order that use all elements, to check and tune with."""
+    del columns, x
+    starts[:] = np.sort(starts % (len(values) + 1))
+    starts[:1], starts[-1:] = 0, len(values)
+
+
+@operator("my.spmv", sizes="starts.0 >= 2", indices={"columns": "x.0"}, samples=samples)
+def spmv(starts: Integers, columns: Integers, values: Floats, x: Floats) -> Any:
+    """y[i], the sum of `values[p] * x[columns[p]]` over the elements p of row i."""
+
+    def row(i: ir.Expr) -> ir.Reduction:
+        first = starts[i].cast("i64")
+        k = ir.reduce_axis(starts[i + 1].cast("i64") - first, "k")
+        column = columns[first + k].cast("i64")
+        return ir.sum(values[first + k] * x[column], k)
+
+    return ir.compute((starts.shape[0] - 1,), row)
+
+
+def main() -> None:
+    """A matrix with a tenth of its elements, against float64."""
+    rng = np.random.default_rng(0)
+    dense = rng.standard_normal((300, 200)) * (rng.random((300, 200)) < 0.1)
+    starts = np.append(0, np.count_nonzero(dense, axis=1).cumsum())
+    columns, values = np.nonzero(dense)[1], dense[dense != 0].astype(np.float32)
+    x = rng.standard_normal(200, dtype=np.float32)
+    error = np.abs(spmv(starts, columns, values, x) - dense @ x).max()
+    print(f"largest error {error:.1e}")
+
+
+if __name__ == "__main__":
+    main()
