@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import operator
 import os
 import queue
 import signal
@@ -25,6 +26,7 @@ from tensorlang import targets
 from tensorlang.errors import (
     ArgumentError,
     DeviceError,
+    OperatorError,
     ScheduleError,
     TensorlangError,
     TuningError,
@@ -64,6 +66,7 @@ class Session:
         self._gates = Gates(self._op, self._workload)
         self._kernels: dict[str, Kernel] = {}
         self._arguments: list[Any] = []
+        self._same: dict[tuple[str, Workload], bool] = {}
 
     def attempt(self, candidate: Candidate, best: float) -> Outcome:
         """Build it, check it, time it: once only if it is far behind the best time.
@@ -149,17 +152,28 @@ class Session:
         for case in (*gate.small, gate.full, *gate.beyond(func)):
             of = case.workload
             if of not in kernels:
-                serves = _symbolic(kernel) and of.named == self._workload.named
+                serves = self._serves(candidate.algorithm, of)
                 kernels[of] = kernel if serves else self._small(candidate, of)
             if (fitting := kernels[of]) is not None:
                 worst = max(worst, gate.check(fitting, case))
         return worst
 
+    def _serves(self, algorithm: str, other: Workload) -> bool:
+        """Whether one build serves another workload too: their functions are one."""
+        key = algorithm, other
+        if key not in self._same:
+            made = (self._op.function(w, algorithm) for w in (self._workload, other))
+            try:
+                self._same[key] = operator.eq(*made)
+            except OperatorError:  # it is an algorithm of some shapes
+                self._same[key] = False
+        return self._same[key]
+
     def _small(self, candidate: Candidate, workload: Workload) -> Kernel | None:
         """A kernel of another shape; None where these knobs do not fit that shape."""
         try:
             return self._built(candidate, workload)[0]
-        except (ScheduleError, ArgumentError):
+        except (ScheduleError, ArgumentError, OperatorError):
             return None
 
     @cached_property
@@ -195,11 +209,6 @@ def _log(what: object) -> None:
 
 def _call(kernel: Kernel, given: list[Any]) -> Callable[[], object]:
     return lambda: kernel.launch(*given)
-
-
-def _symbolic(kernel: Kernel) -> bool:
-    """Whether one build serves all shapes."""
-    return any(scalar.bound for scalar in kernel.signature.scalars)
 
 
 def serve(requests: Iterable[str], send: Send) -> None:
