@@ -13,8 +13,14 @@ from tensorlang.tuner.gate import Gate, Wrong
 from tensorlang.tuner.reference import shared_out
 
 MODULE = '''
-from tensorlang.ir import compute, parse
+from tensorlang.ir import compute, parse, reduce_axis, sum
 from tensorlang.ops import operator
+
+
+@operator("declared.squares")
+def squares(x):
+    k = reduce_axis(x.shape[1])
+    return compute((x.shape[0],), lambda i: sum(x[i, k] * x[i, k], k), name="y")
 
 
 @operator("declared.stencil")
@@ -55,6 +61,7 @@ def module(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.mark.parametrize(
     ("name", "shapes", "dtypes"),
     [
+        ("squares", [(80, 20)], "f32"),  # so short a fold is part of the kernel
         ("stencil", [(64, 48)], "f32"),
         ("gather", [(500, 32), (300,)], ("f32", "i32")),
         ("rows", [(64, 128), (64,)], ("f32", "i32")),

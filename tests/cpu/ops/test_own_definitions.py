@@ -1,0 +1,100 @@
+"""Definitions as users write them: indices that are loaded, rows of different lengths."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from tensorlang import ir
+from tensorlang.errors import IRError, ShapeError
+from tensorlang.ops import operator
+
+RNG = np.random.default_rng(0)
+
+
+@operator("own.bags")
+def bags(table, ids):
+    k = ir.reduce_axis(ids.shape[1])
+    shape = ids.shape[0], table.shape[1]
+    return ir.compute(shape, lambda b, j: ir.sum(table[ids[b, k], j], k))
+
+
+@operator("own.gather")
+def gather(table, ids):
+    return ir.compute(ids.shape, lambda i, j: table[ids[i, j]])
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (1, 4), (5, 1), (2, 70), (0, 4)])
+def test_an_index_that_is_an_element_of_a_matrix(shape):
+    table = RNG.integers(-9, 9, (7, 6)).astype(np.float32)
+    ids = RNG.integers(0, 7, shape)
+    np.testing.assert_array_equal(bags(table, ids), table[ids].sum(1))
+    np.testing.assert_array_equal(gather(table[:, 0].copy(), ids), table[ids, 0])
+
+
+@operator("own.ragged")
+def ragged(bounds, values):
+    rows, columns, _ = bounds.shape
+
+    def total(i, j):
+        first, end = (bounds[i, j, n].cast("i64") for n in range(2))
+        k = ir.reduce_axis(end - first)
+        return ir.sum(values[i, first + k], k)
+
+    return ir.compute((rows, columns), total)
+
+
+@pytest.mark.parametrize("dtype", ["i4", "i8"])
+def test_the_extent_of_a_reduction_may_depend_on_data(dtype):
+    for rows, columns in ((2, 3), (1, 3), (4, 1), (3, 40)):
+        values = RNG.integers(-9, 9, (rows, 50)).astype(np.float32)
+        bounds = np.sort(RNG.integers(0, 51, (rows, columns, 2)).astype(dtype))
+        found = ragged(bounds, values)
+        for i, j in np.ndindex(rows, columns):
+            assert found[i, j] == values[i, slice(*bounds[i, j])].sum()
+    assert len(ragged._traces) <= 8
+
+
+def test_an_extent_that_reads_outside_is_refused_by_name():
+    @operator("own.too_far")
+    def too_far(starts, values):
+        def total(i):
+            k = ir.reduce_axis(starts[i + 1] - starts[i])
+            return ir.sum(values[starts[i] + k], k)
+
+        return ir.compute(starts.shape, total)
+
+    said = "own.too_far: starts has shape (3,), and is read outside of dimension 0"
+    with pytest.raises(ShapeError, match=f"^{re.escape(said)}"):
+        too_far(np.array([0, 2, 5]), np.ones(5, np.float32))
+
+
+def test_what_no_reduction_folds_over_is_refused():
+    @operator("own.clipped")
+    def clipped(x):
+        return ir.compute(x.shape, lambda i: ir.max(x[i], 0.0))
+
+    said = r"own.clipped: a reduction folds over what reduce_axis made, .*ir\.maximum"
+    with pytest.raises(IRError, match=said):
+        clipped(np.ones(3, np.float32))
+
+
+@operator("own.between")
+def between(x, y):
+    def element(i):
+        return ir.maximum(x[i], y[i]), ir.minimum(x[i], y[i]), ir.maximum(x[i], 2)
+
+    return ir.compute(x.shape, element, ("most", "least", "two"))
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "u1"])
+def test_the_larger_and_the_smaller_of_two(dtype):
+    x, y = RNG.integers(0, 5, (2, 40)).astype(dtype)
+    if dtype[0] == "f":
+        x[::7], y[::5] = np.nan, np.nan
+    most, least, two = between(x, y)
+    np.testing.assert_array_equal(most, np.maximum(x, y))
+    np.testing.assert_array_equal(least, np.minimum(x, y))
+    np.testing.assert_array_equal(two, np.maximum(x, x.dtype.type(2)))
