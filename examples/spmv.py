@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from tensorlang import ir
-from tensorlang.ops import operator
+from tensorlang import graph, ir
+from tensorlang.ops import math, nn, operator
 from tensorlang.ops.signature import Floats, Integers
 
 
@@ -36,6 +36,23 @@ def spmv(starts: Integers, columns: Integers, values: Floats, x: Floats) -> Any:
         return ir.sum(values[first + k] * x[column], k)
 
     return ir.compute((starts.shape[0] - 1,), row)
+
+
+@operator("my.whole")
+def whole(x: Floats) -> Any:
+    """Whole numbers in floats as int64."""
+    return ir.compute(x.shape, lambda i: x[i].cast("i64"))
+
+
+@graph.gradient_of(spmv)
+def gradient(dy: Any, starts: Any, columns: Any, values: Any, x: Any) -> Any:
+    """The gradients of values and x; the row of an element is a running count."""
+    marks = nn.pad(values * 0.0, ((0, 1),))[:, None]
+    marks = nn.embedding_grad(dy[1:, None] * 0.0 + 1.0, starts[1:-1], marks)
+    rows = whole(math.cumsum(marks[:-1, 0]))
+    dys = dy[rows]
+    dx = nn.embedding_grad((values * dys)[:, None], columns, x[:, None])
+    return None, None, dys * x[columns], dx[:, 0]
 
 
 def main() -> None:
