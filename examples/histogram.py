@@ -3,9 +3,8 @@
     python examples/histogram.py
     tlang tune examples.histogram:histogram --shape 100000
 
-Every bin looks at all elements, so it takes no atomic update, and runs in parallel and
-in vectors as it stands; that is meant for few bins. `examples/embedding_grad.py` adds up
-where indices say.
+Every bin looks at all elements, so it needs no atomic update, and runs in vectors as it
+stands; that is meant for few bins. `examples/embedding_grad.py` adds where indices say.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """An operator of one's own: an int8 matrix product, requantised to int8.
 
     python examples/int8_matmul.py
-    tlang tune examples.int8_matmul:int8_matmul --shape 256x512,256x512,256 --dtype i8,i8,f32
+    tlang tune examples.int8_matmul:int8_matmul --shape 256x512,256x512,256 --dtype i8
 
 Source: Jacob et al., "Quantization and Training of Neural Networks for Efficient
 Integer-Arithmetic-Only Inference", 2018; with float scales, as ONNX's QLinearMatMul.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import sys
 from collections.abc import Callable
@@ -23,8 +24,9 @@ Arrays = tuple[np.ndarray[Any, Any], ...]
 
 @pytest.fixture(scope="session")
 def load() -> Callable[[str], ModuleType]:
-    """`load("adam")` is the module `examples/adam.py`."""
+    """`load("adam")` is the module `examples/adam.py`; its operators are made once."""
 
+    @functools.cache
     def make(name: str) -> ModuleType:
         spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
         assert spec is not None

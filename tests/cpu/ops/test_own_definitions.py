@@ -1,4 +1,4 @@
-"""Definitions as users write them: indices that are loaded, rows of different lengths."""
+"""Definitions as users write them: loaded indices, rows of different lengths."""
 
 from __future__ import annotations
 
