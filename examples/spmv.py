@@ -25,7 +25,12 @@ def samples(starts: Any, columns: Any, values: Any, x: Any) -> None:
     starts[:1], starts[-1:] = 0, len(values)
 
 
-@operator("my.spmv", sizes="starts.0 >= 2", indices={"columns": "x.0"}, samples=samples)
+@operator(
+    "my.spmv",
+    sizes="starts.0 >= 2 and columns.0 == values.0",
+    indices={"columns": "x.0"},
+    samples=samples,
+)
 def spmv(starts: Integers, columns: Integers, values: Floats, x: Floats) -> Any:
     """y[i], the sum of `values[p] * x[columns[p]]` over the elements p of row i."""
 
