@@ -20,11 +20,11 @@ from tensorlang.ops.signature import Integers
 
 @operator("my.histogram")
 def histogram(x: Integers, *, bins: int = 16) -> Any:
-    """counts[bins] int32 of the elements 0 to bins - 1; others are not counted."""
+    """counts[bins], int64, of the elements 0 to bins - 1; others are not counted."""
     k = ir.reduce_axis(x.shape[0], "k")
 
     def count(b: ir.Expr) -> ir.Reduction:
-        return ir.sum(x[k].equal(b.cast(x.dtype)).cast("i32"), k)
+        return ir.sum(x[k].equal(b.cast(x.dtype)).cast("i64"), k)
 
     return ir.compute((bins,), count)
 
