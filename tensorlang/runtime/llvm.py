@@ -21,6 +21,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 from tensorlang import hardware
 from tensorlang.errors import CodegenError
 from tensorlang.forking import COMPILING
+from tensorlang.runtime import apart
 
 SPEED: Final = 3  # of LLVM's -O levels
 _X86: Final = ("x86_64", "AMD64")
@@ -71,7 +72,7 @@ def versions() -> str:
 @locked
 def compile_quickly(text: str) -> bytes:
     """Object code of a text that is fast as it stands: straight-line code, no loops."""
-    return bytes(_machine(0).emit_object(_parse(text)))
+    return bytes(_machine(*_host(), 0).emit_object(_parse(text)))
 
 
 @locked
@@ -82,10 +83,34 @@ def compile_module(text: str) -> bytes:
         CodegenError: LLVM refuses a text; the message holds LLVM's own words and the
             line of the text that it points to. Or the text is for another processor.
     """
+    return _emitted(text, listed=False)
+
+
+def _emitted(text: str, *, listed: bool) -> bytes:
+    """Object code of a text, or assembly."""
     _check(text)
+    if apart.is_risky(text):
+        code = apart.COMPILER.compile(text, *_host(), listed=listed)
+        if code is not None:
+            return code
+    return emitted(text, *_host(), listed=listed, optimised=True)
+
+
+def emitted(
+    text: str, cpu: str, features: str, *, listed: bool, optimised: bool
+) -> bytes:
+    """Object code, or assembly, for a processor of this kind, by LLVM's names.
+
+    Raises:
+        CodegenError: LLVM refuses the text.
+    """
+    machine = _machine(cpu, features)
     module = _parse(text)
-    _optimise(module, _machine())
-    return bytes(_machine().emit_object(module))
+    if optimised:
+        _optimise(module, machine)
+    if listed:
+        return str(machine.emit_assembly(module)).encode()
+    return bytes(machine.emit_object(module))
 
 
 @locked
@@ -108,10 +133,7 @@ def compile_for(text: str, triple: str, cpu: str) -> bytes:
 @locked
 def assembly(text: str) -> str:
     """The host's assembly of the same text, for people to read."""
-    _check(text)
-    module = _parse(text)
-    _optimise(module, _machine())
-    return str(_machine().emit_assembly(module))
+    return _emitted(text, listed=True).decode()
 
 
 @locked
@@ -205,16 +227,18 @@ def _new_machine(target: Any, cpu: str, features: str = "", level: int = SPEED) 
     )
 
 
-def _host_machine(level: int = SPEED) -> Any:
-    binding = _binding()
-    target = binding.Target.from_default_triple()
-    return _new_machine(target, binding.get_host_cpu_name(), _features(), level)
+def _host() -> tuple[str, str]:
+    """This processor and its features, by LLVM's names."""
+    return _binding().get_host_cpu_name(), _features()
 
 
-@cache
-def _machine(level: int = SPEED) -> Any:
-    """The code generator for this processor."""
-    return _host_machine(level)
+def _fresh_machine(cpu: str, features: str, level: int = SPEED) -> Any:
+    """A code generator for a processor of this machine's kind."""
+    target = _binding().Target.from_default_triple()
+    return _new_machine(target, cpu, features, level)
+
+
+_machine: Final = cache(_fresh_machine)
 
 
 @cache
@@ -225,4 +249,4 @@ def _engine() -> Any:
     linker maps each where there is room, and aborts the process where that is more than
     2 GiB apart, as happens in large processes.
     """
-    return _binding().create_lljit_compiler(_host_machine(), use_jit_link=True)
+    return _binding().create_lljit_compiler(_fresh_machine(*_host()), use_jit_link=True)
