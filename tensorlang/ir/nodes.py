@@ -147,7 +147,12 @@ _T = TypeVar("_T")
 def _same(what: str, a: DType, b: DType, name: str = "") -> None:
     if a is not b:
         of = f"{what} {name}" if name else what
-        raise DTypeError(f"{of} needs operands of one type, got {a} and {b}")
+        how = (
+            f"; convert one, as by .cast({str(a.scalar)!r})"
+            if a.lanes == b.lanes
+            else ""
+        )
+        raise DTypeError(f"{of} needs operands of one type, got {a} and {b}{how}")
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))

@@ -108,7 +108,7 @@ def _by_now(path: Path, place: Site, buffer: Buffer, part: Region) -> bool:
     """Whether a part is written in the same iteration of the loops around both."""
     loops = enclosing_loops(path)
     shared = {loop.var for loop in loops if any(loop is x for x in place.path)}
-    inner = [loop for loop in loops if loop.var not in shared]
+    inner = tuple(loop for loop in loops if loop.var not in shared)
     block = block_of(path)
     if not any(linear(axis.value).vars & shared for axis in block.axes):
         return True
