@@ -12,8 +12,12 @@ a loop whose bounds depend on a reduction) it is set by the first reduction inst
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
 
 from tensorlang.codegen.folding import fold
 from tensorlang.ir.bounds import bounds, counted
@@ -30,6 +34,7 @@ from tensorlang.ir.nodes import (
     Function,
     If,
     Let,
+    Load,
     Reduce,
     Seq,
     Stmt,
@@ -38,9 +43,13 @@ from tensorlang.ir.nodes import (
     as_expr,
     seq,
 )
+from tensorlang.ir.semantics import evaluate
 from tensorlang.ir.visit import rebuild, substitute, walk
 from tensorlang.scheduling.coverage import apart, first_only
 from tensorlang.scheduling.linear import linear
+
+_MOST_TRIED: Final = 1 << 18  # iterations
+_OTHERS: Final = (0, 5)  # values of the variables around them
 
 
 def remove_blocks(function: Function) -> Function:
@@ -236,10 +245,32 @@ def _set_once(block: Block, loops: Sequence[For]) -> bool:
     values = {axis.var: axis.value for axis in block.axes}
     extents = {x.var: linear(x.extent) for x in loops if x.extent != as_expr(1)}
     sets = [node for node in walk(initial(block) or seq()) if isinstance(node, Store)]
-    return all(
-        apart([linear(substitute(index, values)) for index in store.indices], extents)
-        for store in sets
-    )
+    for store in sets:
+        indices = [substitute(index, values) for index in store.indices]
+        if not apart([linear(index) for index in indices], extents):
+            counts = {var: extent.constant for var, extent in extents.items()}
+            known = all(extent.is_constant for extent in extents.values())
+            if not known or not _all_different(indices, counts):
+                return False
+    return True
+
+
+def _all_different(indices: Sequence[Expr], counts: Mapping[Var, int]) -> bool:
+    """Whether some loops give different indices each time, seen by trying them all."""
+    size = math.prod(counts.values())
+    if size > _MOST_TRIED or any(
+        isinstance(node, Load) for index in indices for node in walk(index)
+    ):
+        return False
+    grid = dict(zip(counts, np.indices((*counts.values(),)), strict=True))
+    others = frozenset().union(*map(free_vars, indices)) - counts.keys()
+    for given in _OTHERS:
+        values = {var: points.ravel() for var, points in grid.items()}
+        values |= {var: np.full(1, given, var.dtype.numpy) for var in others}
+        found = [np.broadcast_to(evaluate(i, values), (size,)) for i in indices]
+        if np.unique(np.stack(found), axis=1).shape[1] < size:
+            return False
+    return True
 
 
 def spatial_guard(
