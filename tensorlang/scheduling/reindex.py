@@ -152,6 +152,8 @@ def _gathered(place: Site, old: Buffer) -> tuple[Function, tuple[str, str]]:
 def _scattered(place: Site, old: Buffer) -> tuple[Function, tuple[str, str]]:
     update = _update_of(place.block, old)
     buffers = update.buffers if isinstance(update, Reduce) else (old,)
+    for buffer in buffers:
+        need_alive(place, buffer)
     own_start(place, update)
     sole_user(place, buffers)
     scattered_once(place.block, update.indices)

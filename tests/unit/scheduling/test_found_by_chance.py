@@ -530,3 +530,18 @@ def before(x: f32[2], y: Out[f32[2, 2]]):
 """)
     with pytest.raises(ScheduleError, match="not all of 't' is known to be written"):
         cache_read(func, "y", "t", "global", "o")
+
+
+def test_a_state_is_written_back_where_all_of_it_is_alive():
+    func = parse("""
+def places(x: f32[2, 3], at: Out[i64[2]]):
+    for o in range(2):
+        t = alloc(f32[2])
+        for k in range(3):
+            with block("y", vo=spatial(2, o), vk=reduction(3, k)):
+                reduce(argmax, (t[vo], at[vo]), (x[vo, vk], vk))
+""")
+    with pytest.raises(ScheduleError, match="'t' is allocated in a loop around"):
+        reindex(func, "y", "at")
+    with pytest.raises(ScheduleError, match="'t' is allocated in a loop around"):
+        cache_write(func, "y", "at", "global")
