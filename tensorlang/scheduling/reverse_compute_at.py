@@ -175,6 +175,7 @@ def reverse_compute_at(func: Function, block: str, loop: str) -> Function:
         for index, own in zip(indices, part, strict=True)
     )
     _on_one_way(place, user)
+    _results_alive(place, writes(block_of(user)))
     finished(user, place, buffer)
     others = _companions(place, user, dict(zip(indices, part, strict=True)))
     early_enough(place.path, user, frozenset({buffer, *others}))
@@ -274,6 +275,17 @@ def _in_every_tile(
             raise ScheduleError(
                 f"block {user.name!r} reads {buffer.name!r} at {index!r} always, which "
                 "is not in every tile; choose a loop further out"
+            )
+
+
+def _results_alive(place: Site, results: frozenset[Buffer]) -> None:
+    """Raises a `ScheduleError` where what is written lives further in than the loop."""
+    for path in paths_to(place.func, Alloc):
+        inside = any(node is place.child for node in path)
+        if inside and alloc_of(path).buffer in results:
+            raise ScheduleError(
+                f"{alloc_of(path).buffer.name!r} is allocated further in than loop "
+                f"{place.at.var.name if place.at else ''!r}; choose an inner loop"
             )
 
 

@@ -545,3 +545,21 @@ def places(x: f32[2, 3], at: Out[i64[2]]):
         reindex(func, "y", "at")
     with pytest.raises(ScheduleError, match="'t' is allocated in a loop around"):
         cache_write(func, "y", "at", "global")
+
+
+def test_a_consumer_does_not_leave_what_it_writes_behind():
+    func = parse("""
+def copied(x: f32[2, 3], y: Out[f32[2, 3]]):
+    for i in range(2):
+        for j in range(3):
+            t = alloc(f32[2, 3])
+            s = alloc(f32[2, 3])
+            with block("t", vi=spatial(2, i), vj=spatial(3, j)):
+                t[vi, vj] = x[vi, vj]
+            with block("s", vi=spatial(2, i), vj=spatial(3, j)):
+                s[vi, vj] = t[vi, vj]
+            with block("y", vi=spatial(2, i), vj=spatial(3, j)):
+                y[vi, vj] = s[vi, vj]
+""")
+    with pytest.raises(ScheduleError):
+        reverse_compute_at(func, "s", "i")
