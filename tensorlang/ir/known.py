@@ -105,6 +105,7 @@ class Known:
         self._order = {var: number for number, var in enumerate(self.ranges)}
         self._intervals: dict[Expr, Interval] = {}
         self._under_way: set[Expr] = set()
+        # how often one that is under way was asked for: one count for all places
         self._guesses = [0]
         self._exact: dict[Expr, bool] = {}
         self._found_ends: dict[tuple[Expr, int], Poly] = {}

@@ -1,7 +1,7 @@
 """Compiling in a process of its own, where LLVM could abort: `python -m` this module.
 
-LLVM's assertions end the process that they fail in. A text of vectors with an odd
-number of lanes, which is where that has happened, is compiled by a second process,
+LLVM's assertions end the process that they fail in. A text with vectors whose lanes are
+no power of two, which is where that has happened, is compiled by a second process,
 which stays for the next one. Where LLVM aborts there, it is asked again without its
 optimiser. A process that cannot start another one compiles everything itself.
 """
@@ -20,14 +20,14 @@ from typing import IO, Any, Final
 
 from tensorlang.errors import CodegenError
 
-# any number of lanes but a power of two
-_ODD: Final = re.compile(r"<(?!(?:1|2|4|8|16|32|64|128|256|512|1024) x)\d+ x ")
+# a vector whose number of lanes is no power of two
+_UNEVEN: Final = re.compile(r"<(?!(?:1|2|4|8|16|32|64|128|256|512|1024) x)\d+ x ")
 _HEAD: Final = 8  # bytes that say how many follow
 
 
 def is_risky(text: str) -> bool:
     """Whether LLVM may abort on a text."""
-    return _ODD.search(text) is not None
+    return _UNEVEN.search(text) is not None
 
 
 class Compiler:
@@ -74,6 +74,9 @@ class Compiler:
         except (BrokenPipeError, EOFError):
             self.stop()
             return None
+        except BaseException:  # its answer is not the next request's
+            self.stop()
+            raise
 
     def _start(self) -> subprocess.Popen[bytes]:
         """A new process.

@@ -12,12 +12,10 @@ from tensorlang.ir.nodes import (
     Buffer,
     Expr,
     Function,
-    If,
     Node,
     Seq,
     Stmt,
     Var,
-    While,
 )
 from tensorlang.scheduling.cache import constant_tile, localized
 from tensorlang.scheduling.guarding import read_indices
@@ -42,6 +40,7 @@ from tensorlang.scheduling.tree import (
     actions,
     block_of,
     called,
+    conditions_apart,
     enclosing_loops,
     find_alloc,
     find_block,
@@ -138,12 +137,11 @@ def same_iteration(path: Path, readers: list[Path]) -> str | None:
                 f"block {block_of(reader).name!r} stands before {block.name!r}: what "
                 "it reads was made an iteration before"
             )
-        for node in path:
-            if isinstance(node, (If, While)) and not _holds(reader, node):
-                return (
-                    f"block {block.name!r} runs under {node.cond!r} only, and block "
-                    f"{block_of(reader).name!r} reads what it made last"
-                )
+        for node in conditions_apart(path, reader):
+            return (
+                f"block {block.name!r} runs under {node.cond!r} only, and block "
+                f"{block_of(reader).name!r} reads what it made last"
+            )
     return None
 
 

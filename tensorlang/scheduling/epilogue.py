@@ -38,6 +38,7 @@ from tensorlang.scheduling.tree import (
     actions,
     block_of,
     called,
+    conditions_apart,
     constant,
     enclosing_loops,
     find_alloc,
@@ -154,12 +155,11 @@ def _stores_apart(user: Block) -> bool:
 @legality("an epilogue runs on no other condition than its block")
 def unconditional(maker: Path, user: Path) -> str | None:
     """Every condition that the epilogue stands under is around the block too."""
-    for node in user:
-        if isinstance(node, (If, While)) and all(node is not m for m in maker):
-            return (
-                f"block {block_of(user).name!r} runs under {node.cond!r} only, and "
-                f"block {block_of(maker).name!r} does not"
-            )
+    for node in conditions_apart(user, maker):
+        return (
+            f"block {block_of(user).name!r} runs under {node.cond!r} only, and "
+            f"block {block_of(maker).name!r} does not"
+        )
     return None
 
 

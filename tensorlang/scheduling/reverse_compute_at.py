@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from itertools import zip_longest
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.contents import names, reads, writes
@@ -14,13 +13,11 @@ from tensorlang.ir.nodes import (
     Buffer,
     Expr,
     Function,
-    If,
     Reduce,
     Seq,
     Stmt,
     Store,
     Var,
-    While,
     seq,
 )
 from tensorlang.ir.visit import substitute
@@ -47,6 +44,7 @@ from tensorlang.scheduling.tree import (
     alloc_of,
     block_of,
     called,
+    conditions_apart,
     enclosing_loops,
     find_block,
     paths_to,
@@ -291,14 +289,12 @@ def _results_alive(place: Site, results: frozenset[Buffer]) -> None:
 
 def _on_one_way(place: Site, user: Path) -> None:
     """Raises a `ScheduleError` where one of them is under a condition of its own."""
-    names = place.block.name, block_of(user).name
-    for mine, theirs in zip_longest(place.path, user):
-        for node, (own, other) in ((mine, names), (theirs, names[::-1])):
-            if mine is not theirs and isinstance(node, (If, While)):
-                raise ScheduleError(
-                    f"block {own!r} runs under {node.cond!r} only, and block "
-                    f"{other!r} does not"
-                )
+    for mine, theirs in ((place.path, user), (user, place.path)):
+        for node in conditions_apart(mine, theirs):
+            raise ScheduleError(
+                f"block {block_of(mine).name!r} runs under {node.cond!r} only, and "
+                f"block {block_of(theirs).name!r} does not"
+            )
 
 
 def _last(place: Site, buffer: Buffer) -> list[Expr]:

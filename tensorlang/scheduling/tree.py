@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from typing import Any, TypeAlias, TypeVar
 
 from tensorlang.errors import ScheduleError
@@ -196,6 +197,13 @@ def blocks_under(node: Node) -> Iterator[Block]:
         return
     for child in statements(node):
         yield from blocks_under(child)
+
+
+def conditions_apart(path: Path, other: Path) -> Iterator[If | While]:
+    """What one place stands under and another does not, or in the other branch."""
+    for node, below in pairwise(path):
+        if isinstance(node, (If, While)) and all(below is not part for part in other):
+            yield node
 
 
 def actions(func: Function) -> Iterator[Path]:

@@ -21,7 +21,7 @@ ODD = "define i32 @f(<3 x i32> %x) {\n  %y = extractelement <3 x i32> %x, i64 1\
 
 
 def counted(n: int) -> Schedule:
-    """How often each number below 16 is there: with AVX-512, LLVM 20 aborts on 11."""
+    """How often each number below 16 is there: with AVX-512, LLVM 22 aborts on 11."""
     x = ir.placeholder((n,), "i32", "x")
     k = ir.reduce_axis(n, "k")
     y = ir.compute(
@@ -59,6 +59,21 @@ def test_it_stays_for_the_next_text_and_another_comes_after_it():
     first.wait()
     assert llvm.compile_module(ODD + "  ret i32 %y\n}\n")
     assert apart.COMPILER._process is not first
+
+
+def test_an_interrupted_request_leaves_no_answer_behind(monkeypatch):
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(apart, "COMPILER", apart.Compiler())
+    first = llvm.compile_module(ODD + "  ret i32 %y\n}\n")
+    another = ODD.replace("@f", "@another") + "  ret i32 0\n}\n"
+    with monkeypatch.context() as m:
+        m.setattr(apart, "_received", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            llvm.compile_module(another)
+    assert llvm.compile_module(ODD + "  ret i32 %y\n}\n") == first
+    apart.COMPILER.stop()
 
 
 @pytest.mark.parametrize("interpreter", ["", "/bin/true", "python-that-is-not-there"])

@@ -561,5 +561,29 @@ def copied(x: f32[2, 3], y: Out[f32[2, 3]]):
             with block("y", vi=spatial(2, i), vj=spatial(3, j)):
                 y[vi, vj] = s[vi, vj]
 """)
-    with pytest.raises(ScheduleError):
+    with pytest.raises(
+        ScheduleError, match="'s' is allocated further in than loop 'i'"
+    ):
         reverse_compute_at(func, "s", "i")
+
+
+@pytest.mark.parametrize(("shape", "at"), [("4", "{0}"), ("3, 4", "vo, {0}")])
+def test_two_branches_are_two_conditions(shape, at):
+    func = parse(f"""
+def first(x: f32[3, 4], y: InOut[f32[3, 4]]):
+    t = alloc(f32[{shape}])
+    for o in range(3):
+        if o == 0:
+            for i in range(4):
+                with block("t", vo=spatial(3, o), vi=spatial(4, i)):
+                    t[{at.format("vi")}] = x[vo, vi]
+        else:
+            for j in range(4):
+                with block("y", vo=spatial(3, o), vj=spatial(4, j)):
+                    y[vo, vj] = t[{at.format("vj")}]
+""")
+    with pytest.raises(ScheduleError, match="'t' runs under o == 0 only|overlap"):
+        reverse_compute_at(func, "y", "i")
+    if shape == "4":  # an element of its own for each `o` is read as nobody wrote it
+        with pytest.raises(ScheduleError, match="'t' runs under o == 0 only"):
+            compute_at(func, "t", "j")
