@@ -582,7 +582,7 @@ def first(x: f32[3, 4], y: InOut[f32[3, 4]]):
                 with block("y", vo=spatial(3, o), vj=spatial(4, j)):
                     y[vo, vj] = t[{at.format("vj")}]
 """)
-    with pytest.raises(ScheduleError, match="'t' runs under o == 0 only|overlap"):
+    with pytest.raises(ScheduleError, match=r"'t' runs under o == 0 only|overlap"):
         reverse_compute_at(func, "y", "i")
     if shape == "4":  # an element of its own for each `o` is read as nobody wrote it
         with pytest.raises(ScheduleError, match="'t' runs under o == 0 only"):
