@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tensorlang.errors import GraphError
@@ -34,6 +34,34 @@ def noted(model: Any, name: str, arrays: Mapping[str, Any]) -> Mapping[str, Any]
                 pass
             raise GraphError(f"{name}: its note for tensorlang is damaged; remove it")
     return {}
+
+
+def check_texts(model: Any, name: str) -> None:
+    """Refuse names that are no text: protobuf gives their bytes.
+
+    Raises:
+        GraphError: one is not UTF-8.
+    """
+    for text in _texts(model):
+        if isinstance(text, bytes):
+            raise GraphError(f"{name}: a name in it is not UTF-8: {text[:40]!r}")
+
+
+def _texts(message: Any) -> Iterator[Any]:
+    """All texts of a message and what it holds; of tensors, what they are called."""
+    if message.DESCRIPTOR.name == "TensorProto":  # whose data would be copied
+        yield message.name
+        for each in message.external_data:
+            yield from _texts(each)
+        return
+    for field, value in message.ListFields():
+        one = isinstance(value, (str, bytes)) or hasattr(value, "ListFields")
+        held = [value] if one else value
+        if field.type == field.TYPE_STRING:
+            yield from held
+        elif field.type == field.TYPE_MESSAGE:
+            for each in held:
+                yield from _texts(each)
 
 
 def check_functions(model: Any, name: str) -> None:

@@ -20,6 +20,7 @@ from tensorlang.graph.specs import Dim
 from tensorlang.graph.values import values_in
 
 LARGEST: Final = 1 << 31  # bytes of an array that reading a file may make
+_ADDRESSES: Final = (1 << 63) - 1  # bytes
 _LIMIT: ContextVar[int] = ContextVar("limit", default=LARGEST)
 # what NumPy computes on sizes with names, too
 _ON_SIZES: Final = frozenset(
@@ -44,9 +45,13 @@ def checked_size(shape: Sequence[Any], itemsize: int, what: str = "an array") ->
     """Refuse an array that is too large, before there is memory for it.
 
     Raises:
-        ShapeError: its known sizes alone make it so.
+        ShapeError: its known sizes alone make it so, or would if none were 0: there is
+            no array with such strides either.
     """
-    size = math.prod(n for n in shape if isinstance(n, int)) * itemsize
+    known = [n for n in shape if isinstance(n, int)]
+    if math.prod(n or 1 for n in known) * itemsize > _ADDRESSES:
+        raise ShapeError(f"no memory holds {what} of shape {tuple(shape)}")
+    size = math.prod(known) * itemsize
     checked_bytes(size, f"{what} of shape {tuple(shape)}")
 
 

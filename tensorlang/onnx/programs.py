@@ -22,7 +22,7 @@ from tensorlang.graph.network import training
 from tensorlang.graph.specs import KeySpec, TensorSpec
 from tensorlang.onnx import operators as _operators  # noqa: F401 - they register
 from tensorlang.onnx.calls import Call, array_of, dtype_in, found, kind_of
-from tensorlang.onnx.checks import check_functions, noted, specs_of
+from tensorlang.onnx.checks import check_functions, check_texts, noted, specs_of
 from tensorlang.onnx.files import nodes_of, read
 from tensorlang.onnx.folding import (
     LARGEST,
@@ -74,6 +74,7 @@ class Program:
             DTypeError: an element type is not supported.
         """
         self.name, self.model, self.largest = name, model, largest
+        check_texts(model, name)
         graph = model.graph
         self.opsets = {
             "" if each.domain == "ai.onnx" else each.domain: each.version

@@ -3,7 +3,13 @@
 import numpy as np
 import pytest
 
-from tensorlang.errors import ArgumentError, GraphError, WeightError
+from tensorlang.errors import (
+    ArgumentError,
+    GraphError,
+    ShapeError,
+    TensorlangError,
+    WeightError,
+)
 from tensorlang.layers import SGD, Model
 from tensorlang.ops import nn, random
 
@@ -151,6 +157,28 @@ def test_no_model(tmp_path) -> None:
     (tmp_path / "net.onnx").write_bytes(b"\x08\xff nothing")
     with pytest.raises(ArgumentError, match=r"is no ONNX model"):
         Model.load(tmp_path / "net.onnx")
+
+
+@pytest.mark.parametrize("name", [b"Relu", b"batch", b"weight", b"result", b"outer"])
+def test_names_that_are_no_text(tmp_path, name) -> None:
+    path = written(
+        tmp_path,
+        "outer (float[batch, 4] x) => (float[batch, 4] result) "
+        "<float[4] weight = {1, 2, 3, 4}> { y = Mul(x, weight) result = Relu(y) }",
+    )
+    data = path.read_bytes()
+    assert name in data
+    path.write_bytes(data.replace(name, b"\x80" + name[1:]))
+    with pytest.raises(TensorlangError, match=r"not UTF-8: b'\\x80|decode byte 0x80"):
+        Model.load(path)
+
+
+def test_an_empty_input_of_no_memory(tmp_path) -> None:
+    path = written(
+        tmp_path, "m (float[0, 9223372036854775807] x) => (float[N] y) { y = Sign(x) }"
+    )
+    with pytest.raises(ShapeError, match=r"no memory holds .* input 'x' of shape"):
+        Model.load(path)
 
 
 def outside(tmp_path, location, length=16):
