@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -34,6 +35,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="take all samples where a test takes a number of them by itself",
     )
+
+
+def pytest_configure() -> None:
+    """Let the processes of tests be interrupted, as in the background none may be."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 _SECONDS: Counter[str] = Counter()  # by test file, as `tests/changed.py` reads them
