@@ -194,11 +194,10 @@ def fuse(func: Function, outer: str, inner: str) -> tuple[Function, str]:
     (name,) = new_names(func, f"{first.var.name}_{second.var.name}")
     var = Var(name, first.var.dtype)
     values = {first.var: var // second.extent, second.var: var % second.extent}
-    if 1 in (constant(first.extent), constant(second.extent)):  # nothing to divide
-        once, other = (
-            (first, second) if constant(first.extent) == 1 else (second, first)
-        )
-        values = {once.var: Const(0, var.dtype), other.var: var}
+    if constant(first.extent) == 1:  # nothing to divide
+        values = {first.var: Const(0, var.dtype), second.var: var}
+    elif constant(second.extent) in (0, 1):
+        values = {first.var: var, second.var: Const(0, var.dtype)}
     extents = [nonnegative(first.extent, path), second.extent]
     body = substitute(swap(first.body, second, second.body), values)
     return replace(path, For(var, product(extents), first.kind, body)), name

@@ -6,6 +6,7 @@ import pytest
 
 from tensorlang.codegen.blocks import remove_blocks
 from tensorlang.errors import ScheduleError
+from tensorlang.ir import compute, function, placeholder, verify
 from tensorlang.ir.contents import free_vars, loops
 from tensorlang.ir.parser import parse
 from tensorlang.scheduling import Schedule
@@ -587,3 +588,14 @@ def first(x: f32[3, 4], y: InOut[f32[3, 4]]):
     if shape == "4":  # an element of its own for each `o` is read as nobody wrote it
         with pytest.raises(ScheduleError, match="'t' runs under o == 0 only"):
             compute_at(func, "t", "j")
+
+
+@pytest.mark.parametrize("shape", [(3, 0), (0, 3), (0, 0), (3, 0, 2)])
+def test_loops_of_no_steps_fuse(shape):
+    x = placeholder(shape, "f32", "x")
+    s = Schedule(function("f", [x], [compute(shape, lambda *i: x[i] + 1.0, "y")]))
+    fused, *others = s.loops("y")
+    for loop in others:
+        fused = s.fuse(fused, loop)
+    s.parallel(fused)
+    verify(s.function)
