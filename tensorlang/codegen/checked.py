@@ -4,13 +4,16 @@
                                outside[1, 0], outside[1, 1], outside[1, 2] = 1, at[i], n
                            y[i] = x[select(at[i] >= 0 and at[i] < n, at[i], 0)]
 
-A load from outside reads element 0, a store there is left out. What is told goes to an
+A load from outside reads element 0, if there is one, a store there is left out, and a
+`while` ends. What is told goes to an
 array that the function gets as one more parameter, a row for each dimension of each
 access; simplifying leaves the rows away that bounds prove to stay empty.
 """
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -116,6 +119,7 @@ class _Checking:
         if isinstance(stmt, Seq):
             return seq(*(self.visit(inner, line) for inner in stmt.stmts))
         line = stmt.line or line if isinstance(stmt, Block) else line
+        first = len(self.accesses)
         told = [t for part in _own(stmt) for t in self.told(part, line)]
 
         def change(child: Any) -> Any:
@@ -129,9 +133,12 @@ class _Checking:
         if isinstance(new, For) and new.kind in ("vectorized", "unrolled"):
             new = replace(new, kind="serial")
         if isinstance(new, While):
-            new = replace(new, body=seq(new.body, *told))
+            rows = range(first, len(self.accesses))
+            fine = (self.report[row, 0].equal(0) for row in rows)
+            cond = functools.reduce(operator.and_, fine, new.cond)
+            new = replace(new, cond=cond, body=seq(new.body, *told))
         for buffer, indices, mask in _targets(stmt):
-            text = _as_defined(buffer[indices])
+            text = _as_defined(buffer[getattr(stmt, "indices", ())])
             told += self.rows(buffer, indices, mask, text, line)
             if mask is None:
                 new = If(_all(_within(buffer, indices)), new)
@@ -207,7 +214,16 @@ def _inside(node: Any) -> Any:
         Select(_between(i, size), i, splat(Const(0, i64), i.dtype.lanes))
         for i, size in zip(made.indices, made.buffer.shape, strict=True)
     ]
-    return replace(made, indices=tuple(kept))
+    lanes = made.indices[0].dtype.lanes if made.indices else 1
+    masks = [
+        splat(size > 0, lanes)
+        for size in made.buffer.shape
+        if not isinstance(size, Const) or size.value < 1
+    ]
+    if made.mask is not None:
+        masks.append(made.mask)
+    mask = functools.reduce(operator.and_, masks) if masks else None
+    return replace(made, indices=tuple(kept), mask=mask)
 
 
 def _between(index: Expr, size: Expr) -> Expr:

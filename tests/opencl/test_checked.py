@@ -5,7 +5,7 @@ import pytest
 
 from tensorlang import build
 from tensorlang.errors import KernelError
-from tensorlang.ir import compute, function, placeholder
+from tensorlang.ir import compute, function, placeholder, size
 from tensorlang.scheduling import Schedule
 
 
@@ -24,3 +24,17 @@ def test_an_index_that_is_out_of_bounds(device):
     places[37] = 1 << 40
     with pytest.raises(KernelError, match=r"x\[at\[vi\]\] has index 1099511627776"):
         kernel(numbers, places)
+
+
+def test_an_empty_array_has_no_element(device):
+    if device.model != "cpu":
+        pytest.skip("a checked build is for CPUs")
+    x, at = (
+        placeholder((size("n"),), "f32", "x"),
+        placeholder((size("m"),), "i64", "at"),
+    )
+    y = compute(at.shape, lambda i: x[at[i]], "y")
+    func = function("gathered", [x, at], [y])
+    kernel = build(func, device, checked=True, store=False)
+    with pytest.raises(KernelError, match="index 0 in dimension 0, whose size is 0"):
+        kernel(np.zeros(0, np.float32), np.zeros(1, np.int64))

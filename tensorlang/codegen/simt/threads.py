@@ -197,7 +197,7 @@ class _Threads(Barriers):
         guards: list[Expr] = []
         idle = dict(self.extents)
         body: Stmt = loop
-        while isinstance(body, For) and body.kind == "bound":
+        while isinstance(body, For) and body.kind == "bound" and body.thread in idle:
             var, extent = self.variables[body.thread], body.extent
             values[body.var] = var.cast(body.var.dtype)
             if isinstance(extent, Const) and extent.value < self.extents[body.thread]:

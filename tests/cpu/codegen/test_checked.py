@@ -109,6 +109,33 @@ def test_an_empty_buffer_has_no_element():
         kernel(X[:0])
 
 
+def test_a_loop_ends_where_it_would_go_on_outside():
+    found = parse("""
+def found(x: f32[n], y: Out[f32[1]], *, n: i64):
+    c = alloc(i64[1])
+    c[0] = 0
+    while x[c[0]] > 0.0:
+        c[0] = c[0] + 1
+    y[0] = cast(f32, c[0])
+""")
+    kernel = build(found, checked=True, store=False)
+    assert kernel(np.float32([1, 1, 0])).tolist() == [2]
+    with pytest.raises(KernelError, match=r"x\[c\[0\]\] has index 3 in dimension 0"):
+        kernel(np.ones(3, np.float32))
+
+
+def test_what_is_told_of_a_store_is_as_the_definition_has_it():
+    func = parse("""
+def put(k: i64[n], y: InOut[f32[n]], *, n: i64):
+    for i in range(n):
+        with block("y", vi=spatial(n, i)):
+            y[k[vi] + 1] = 1.0
+""")
+    kernel = build(func, checked=True, store=False)
+    with pytest.raises(KernelError, match=r"y\[k\[vi\] \+ 1\] has index 3"):
+        kernel(np.array([0, 1, 2]), np.zeros(3, np.float32))
+
+
 def test_a_mask_leaves_lanes_out():
     func = parse("""
 def masked(x: f32[n], y: Out[f32[8]], *, n: i64):

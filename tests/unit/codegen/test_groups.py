@@ -6,6 +6,7 @@ import pytest
 from tensorlang.codegen.c_family.render import render
 from tensorlang.codegen.simt.lower import lower
 from tensorlang.codegen.vector_sizes import SIZES, pieces
+from tensorlang.errors import CodegenError
 from tensorlang.ir.interpreter import run
 from tensorlang.ir.nodes import Alloc, Expr, For, Shuffle, Var
 from tensorlang.ir.parser import parse
@@ -161,6 +162,18 @@ def test_loops_that_memory_decides_are_one_launch():
     x, y = np.arange(64, dtype="f4"), np.zeros(64, "f4")
     run(lowered, np.array([2]), x, y)
     np.testing.assert_array_equal(x, y)
+
+
+def test_loops_over_threads_inside_of_those_of_a_parallel_loop_are_refused():
+    func = parse("""
+def g(x: i32[4], y: Out[i32[4]]):
+    for b in parallel(2):
+        for c in bound(2, "thread.x"):
+            with block("y", vb=spatial(4, b * 2 + c)):
+                y[vb] = x[vb]
+""")
+    with pytest.raises(CodegenError, match="stand directly inside one another"):
+        lower(func, CPU)
 
 
 @pytest.mark.parametrize("name", ["nn.dense", "nn.gelu", "nn.softmax"])
