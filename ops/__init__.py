@@ -7,6 +7,7 @@ Importing it compiles nothing and loads no compiler.
 
 from tensorlang.ops.definition import algorithm, operator
 from tensorlang.ops.elementwise import elementwise
+from tensorlang.ops.folds import fold
 from tensorlang.ops.operator import Operator
 from tensorlang.ops.registry import find, operators, select
 
@@ -15,6 +16,7 @@ __all__ = [
     "algorithm",
     "elementwise",
     "find",
+    "fold",
     "operator",
     "operators",
     "select",

@@ -10,7 +10,7 @@ import numpy as np
 
 from tensorlang.ir import boolean, f32, f64, frontend, function
 from tensorlang.ir.dtypes import DType, as_dtype
-from tensorlang.ir.lifting import NARROW, stored, wide
+from tensorlang.ir.elementwise import NARROW, stored, wide
 from tensorlang.ir.nodes import Function, Var
 
 if TYPE_CHECKING:

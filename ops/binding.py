@@ -66,7 +66,10 @@ def _piece(parameter: Parameter) -> _Piece:
             return _Piece(array=name)
         case Static():
             types = (*kind.types, *map(type, kind.choices))
-            return _Piece(types, kind.fitted, attribute=name)
+            if tuple not in types:
+                return _Piece(types, kind.fitted, attribute=name)
+            plain = tuple(each for each in types if each is not tuple)
+            return _Piece(plain, partial(_tuple, kind), attribute=name)
         case Other("scalar") if type(parameter.default) is int:
             return _Piece((int,), _whole, scalar=name)
         case Other("scalar"):
@@ -149,7 +152,19 @@ class _Handing:
             yield f"if {' and '.join([*plain, float_])}:"
             attributes = self._attributes({NUMBERS: last, ABSENT: ""})
             yield from self._returned("    call", others, attributes, [last])
+        yield from self._bare(kinds)
         yield from self._returned("mixed", self._arrays, self._attributes({}))
+
+    def _bare(self, kinds: Sequence[Arrays]) -> Iterator[str]:
+        """The short way for arrays alone, with all left out that may be."""
+        pairs = list(zip(self._arrays, kinds, strict=True))
+        needed = [name for name, kind in pairs if not kind.optional]
+        absent = [name for name, kind in pairs if kind.optional]
+        if absent and needed and not any(kind.number for kind in kinds):
+            tests = [f"type({name}) is array" for name in needed]
+            yield f"if {' and '.join(tests + [f'{name} is None' for name in absent])}:"
+            attributes = self._attributes({NUMBERS: "", ABSENT: " ".join(absent)})
+            yield from self._returned("    call", needed, attributes)
 
     def _attributes(self, more: dict[str, str]) -> str:
         """Attributes by name: a dictionary that is there where nothing is given."""
@@ -363,6 +378,13 @@ def number(id: str, name: str, value: Any) -> float:
         return float(value)
     except (TypeError, ValueError, OverflowError):
         raise ArgumentError(f"{id}: {name} is a number, not {value!r:.80}") from None
+
+
+def _tuple(kind: Static, id: str, name: str, value: Any) -> Any:
+    """A tuple of whole numbers as it is, anything else as it is fitted."""
+    if type(value) is tuple and all(type(n) is int for n in value):
+        return value
+    return kind.fitted(id, name, value)
 
 
 def _whole(id: str, name: str, value: Any) -> int:

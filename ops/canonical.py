@@ -128,7 +128,8 @@ def merged(func: Function) -> Function:
     if None in found:
         return func
     held = [*func.buffers, *(s.buffer for s in stmts if isinstance(s, Alloc))]
-    dims = {buffer: set(range(buffer.ndim - 1)) for buffer in held}
+    used = {b for stage in stages for a in stage.accesses for b in _buffers(a)}
+    dims = {b: set(range(b.ndim - 1)) if b in used else set[int]() for b in held}
     while any(stage.narrow(dims) for stage in stages):
         pass
     made = {b: replace(b, shape=_joined(b.shape, dims[b])) for b in held if dims[b]}
@@ -150,8 +151,8 @@ def _stage(stmt: Stmt) -> Stage | None:
     while isinstance(stmt, For):
         loops.append(stmt)
         stmt = stmt.body
-    plain = isinstance(stmt, Block) and [axis.value for axis in stmt.axes] == [
-        loop.var for loop in loops
+    plain = isinstance(stmt, Block) and [(a.value, a.extent) for a in stmt.axes] == [
+        (loop.var, loop.extent) for loop in loops
     ]
     return Stage(stmt, tuple(loops), set()) if plain else None  # type: ignore[arg-type]
 

@@ -6,6 +6,7 @@ import inspect
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -51,6 +52,7 @@ class Definition(Operator):  # noqa: D101 - it has one
         id: Its canonical id.
         body: The definition.
         shapes: Those of its default workload.
+        usual: The attributes of that workload, where they are not the defaults.
         whole: Whether all sizes stay open; what it accesses lies within its arrays.
         meanings: What parameters mean that the definition says nothing of.
         missing: What operands are that are left out beside others: a number, by the
@@ -67,13 +69,14 @@ class Definition(Operator):  # noqa: D101 - it has one
         body: Body,
         *,
         shapes: Shapes = (),
+        usual: Mapping[str, Any] = MappingProxyType({}),
         whole: bool = False,
         meanings: Mapping[str, str] | None = None,
         missing: Mapping[str, Callable[[str], Any]] | None = None,
         **options: Any,
     ) -> None:
         self.body, self.meanings, self.missing = body, meanings or {}, missing or {}
-        self._shapes, self._whole = shapes, whole
+        self._shapes, self._usually, self._whole = shapes, usual, whole
         self._traces: dict[Hashable, list[Trace]] = {}
         self.patterns: dict[tuple[int, ...], binding.Pattern] = {}
         super().__init__(
@@ -169,7 +172,8 @@ class Definition(Operator):  # noqa: D101 - it has one
         Those of its results come last, where a parameter says them.
         """
         given = tuple(tuple(map(int, shape)) for shape in shapes) or self.usual_shapes
-        named = self.spec.fitted(attributes, len(given))
+        asked = attributes if shapes else {**self._usually, **attributes}
+        named = self.spec.fitted(asked, len(given))
         kinds = dtypes
         if isinstance(kinds, str):
             from tensorlang.ir.dtypes import as_dtype  # noqa: PLC0415 - once a workload
@@ -384,6 +388,7 @@ def algorithm(
     *,
     serves: Callable[[Workload], bool] | None = None,
     tolerance: float = 0.0,
+    feature: str = "",
     finite: bool = False,
 ) -> Callable[[Body], Body]:
     """Add another way to compute `op`: a definition with the same parameters.
@@ -393,6 +398,7 @@ def algorithm(
         name: The algorithm's name, new to the operator.
         serves: Which workloads it can compute; all by default.
         tolerance: The relative error it may have against the reference.
+        feature: What a target has that it is made for.
         finite: Whether an infinity, a NaN or a very large number among its inputs may
             spoil results that the reference makes without it, as in Winograd's.
 
@@ -408,7 +414,8 @@ def algorithm(
     def add(body: Body) -> Body:
         usable = serves or (lambda _: True)
         define = op.define(name, body)
-        op.algorithms[name] = Algorithm(name, define, usable, tolerance, finite=finite)
+        made = Algorithm(name, define, usable, tolerance, feature, finite)
+        op.algorithms[name] = made
         return body
 
     return add

@@ -79,7 +79,7 @@ class Elementwise(Definition):
     @cached_property
     def definition(self) -> Body:
         """The definition on tensors."""
-        return ir.lifted(
+        return ir.elementwise_tensors(
             self.element, tuple(self.spec.arrays), self.outputs, self.seeds
         )
 

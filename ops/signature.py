@@ -5,6 +5,7 @@ r"""What the parameters of an operator take: its definition's annotations, as da
 | annotation | the caller gives | the body gets |
 |---|---|---|
 | `Floats`, `Integers`, `Numbers`, `Truths`, `Anything` | an array of these | a tensor |
+| `Weights` | floats, which may be f32 beside f16 and bf16 | a tensor |
 | `Floats \| None` | one that may be left out | a tensor, or None |
 | `Floats \| Number` | an array or a Python number | a tensor, or a scalar |
 | `Sequence[Floats]` | a list of arrays | a list of tensors |
@@ -14,6 +15,7 @@ r"""What the parameters of an operator take: its definition's annotations, as da
 | `Shape` | the shape of a result | sizes |
 | `DType` | an element type | itself |
 | `int`, `float`, `bool`, `str`, `tuple`, `Literal`, None | an attribute | itself |
+| `Ints`, `Padding` | whole numbers: one, or one a dimension | itself |
 
 Arrays of one annotation have one element type. In an elementwise definition, where a
 parameter is one element, the names are `Float`, `Integer`, `Real`, `Truth` and `Value`;
@@ -47,6 +49,7 @@ from tensorlang.errors import ArgumentError, DTypeError, OperatorError
 
 FLOATS: Final = ("f32", "bf16", "f16", "f64")
 INTEGERS: Final = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
+NARROW: Final = ("f16", "bf16")
 REALS: Final = (*FLOATS, *INTEGERS)
 ANY: Final = (*REALS, "bool")
 RESERVED: Final = ("out", "target")
@@ -95,11 +98,20 @@ class Static:
         types: The types that it may have.
         choices: Values that it may have besides.
         says: What it is, in words.
+        pairs: Whether what it holds may be pairs, which become one row of numbers.
     """
 
     types: tuple[type, ...] = ()
     choices: tuple[Any, ...] = ()
     says: str = "a number or text"
+    pairs: bool = False
+
+    def __or__(self, other: Any) -> Static:
+        if other is not None:
+            return NotImplemented
+        return replace(
+            self, choices=(*self.choices, None), says=f"{self.says}, or None"
+        )
 
     def fitted(self, id: str, name: str, value: Any) -> Any:
         """The value, as the type that the definition asks for.
@@ -108,8 +120,8 @@ class Static:
             ArgumentError: it is none of those.
         """
         made = value.item() if isinstance(value, np.generic) else value
-        if type(made) is list and tuple in self.types:
-            made = tuple(made)
+        if isinstance(made, (list, tuple, np.ndarray)) and tuple in self.types:
+            made = self._row(made)
         elif type(made) is int and float in self.types and int not in self.types:
             made = float(made)
         chosen = any(type(made) is type(each) and made == each for each in self.choices)
@@ -117,6 +129,19 @@ class Static:
         if chosen or plain or type(made) in self.types:
             return made
         raise ArgumentError(f"{id}: attribute {name} is {self.says}, not {value!r:.80}")
+
+    def _row(self, value: Any) -> Any:
+        """Whole numbers, or None in their place, in a row; no attribute if others."""
+        given = value.tolist() if isinstance(value, np.ndarray) else value
+        if self.pairs and any(isinstance(each, (list, tuple)) for each in given):
+            given = [
+                n
+                for each in given
+                for n in (each if isinstance(each, (list, tuple)) else (each, each))
+            ]
+        made = tuple(n.item() if isinstance(n, np.generic) else n for n in given)
+        plain = all(n is None or type(n) is int for n in made)
+        return made if plain else object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +260,7 @@ class Spec:
             raise ArgumentError(
                 f"{self.id} takes {len(names)} arrays ({listed}), not {len(dtypes)}"
             )
-        alike: dict[str, list[str]] = {}
+        alike: dict[str, dict[str, str]] = {}
         for name, dtype in zip(names, dtypes, strict=False):
             kind = self.arrays.get(name, Arrays())
             if kind.dtypes and dtype not in kind.dtypes:
@@ -246,13 +271,25 @@ class Spec:
                     else f"{self.id}: {name} is an array of {listed}, not of {dtype}"
                 )
             if kind.dtypes and not kind.inplace:
-                alike.setdefault(kind.says, []).append(dtype)
+                alike.setdefault(kind.says, {})[name] = dtype
+        weights, floats = alike.pop("weights", {}), alike.get("floats", {})
         for kinds in alike.values():
-            if len(set(kinds)) > 1:
+            if len(set(kinds.values())) > 1:
                 raise DTypeError(
                     f"{self.id}: its arrays have one element type, not "
-                    f"{', '.join(kinds)}; cast them to one"
+                    f"{', '.join(kinds.values())}; cast them to one"
                 )
+        self._check_weights(weights, floats)
+
+    def _check_weights(self, weights: dict[str, str], floats: dict[str, str]) -> None:
+        kinds, beside = {*weights.values()}, {*floats.values()}
+        if kinds <= beside or (kinds == {"f32"} and beside <= {*NARROW}):
+            return
+        shown = ", ".join(f"{n} {kind}" for n, kind in (floats | weights).items())
+        raise DTypeError(
+            f"{self.id}: all arrays have one type, or {' and '.join(weights)} are f32 "
+            f"beside f16 or bf16; got {shown}"
+        )
 
 
 def _several(parameter: Parameter) -> bool:
@@ -266,6 +303,7 @@ if TYPE_CHECKING:
     from tensorlang.ops.tracing import KeyWords
 
     Floats: TypeAlias = Tensor
+    Weights: TypeAlias = Tensor
     Integers: TypeAlias = Tensor
     Numbers: TypeAlias = Tensor
     Truths: TypeAlias = Tensor
@@ -276,17 +314,24 @@ if TYPE_CHECKING:
     Truth: TypeAlias = Expr
     Value: TypeAlias = Expr
     Number: TypeAlias = Expr
+    Ints: TypeAlias = int | tuple[int, ...]
+    Padding: TypeAlias = int | tuple[int, ...] | tuple[tuple[int, int], ...] | str
     Scalar: TypeAlias = ExprLike
     InOut = Annotated[_T, "in place"]
     Key: TypeAlias = KeyWords
     Shape: TypeAlias = tuple[Size, ...]
 else:
     Floats = Float = Arrays("floats", FLOATS)
+    Weights = Arrays("weights", FLOATS)
     Integers = Integer = Arrays("integers", INTEGERS)
     Numbers = Real = Arrays("numbers", REALS)
     Truths = Truth = Arrays("truth values", ("bool",))
     Anything = Value = Arrays("numbers or truth values", ANY)
     Number = object()
+    Ints = Static((int, tuple), (), "a whole number or several")
+    Padding = Static(
+        (int, tuple, str), (), "whole numbers, pairs, 'same' or 'valid'", pairs=True
+    )
     Scalar, Key, Shape = Other("scalar"), Other("key"), Other("shape")
 
     class InOut:
@@ -297,6 +342,7 @@ else:
             return replace(of, inplace=True)
 
 
+FLAG: Final = Static((bool,), (), "True or False")
 _NAMES: Final = {
     int: "a whole number",
     float: "a number",
@@ -355,7 +401,7 @@ def kind_of(where: str, said: Any) -> Kind:
     Raises:
         OperatorError: there is none.
     """
-    if isinstance(said, (Arrays, Other)):
+    if isinstance(said, (Arrays, Other, Static)):
         return said
     origin, of = get_origin(said), get_args(said)
     if origin is Sequence and len(of) == 1 and isinstance(of[0], Arrays):

@@ -80,7 +80,8 @@ class Trace:
         symbols: The symbol of each dimension of each array; None where that is 1.
         constants: Sizes that are the same in all calls.
         guards: What the sizes have to meet.
-        open: The symbols whose sizes differ from call to call.
+        open: The symbols whose sizes differ from call to call, and what each is called:
+            as the first that equals it.
         function: The function in canonical form.
         inputs: The shape of each array as the kernel takes it.
         results: What comes out.
@@ -91,7 +92,7 @@ class Trace:
     symbols: tuple[tuple[Var | None, ...], ...]
     constants: Mapping[Var, int]
     guards: tuple[Expr, ...]
-    open: frozenset[Var]
+    open: Mapping[Var, str]
     function: Function
     inputs: tuple[tuple[Expr, ...], ...]
     results: tuple[Result, ...]
@@ -127,7 +128,7 @@ class Trace:
     def names(self) -> tuple[tuple[str | None, ...], ...]:
         """The name of each dimension of each array; None where the size is fixed."""
         return tuple(
-            tuple(var.name if var in self.open else None for var in called)
+            tuple(None if var is None else self.open.get(var) for var in called)
             for called in self.symbols
         )
 
@@ -333,7 +334,7 @@ class _Tracer:
             tuple(self._symbols),
             {var: n for var, n in facts.values.items() if var not in symbols},
             tuple(facts.guards),
-            frozenset(v for v in facts.values if not _is_number(facts.resolved(v))),
+            self._open(),
             canonical,
             tuple(inputs),
             tuple(
@@ -343,6 +344,15 @@ class _Tracer:
             sizes,
             tuple(self._check(*check) for check in facts.checks),
         )
+
+    def _open(self) -> dict[Var, str]:
+        """The symbols that are not fixed, and their names."""
+        found = {var: self.facts.resolved(var) for var in self.facts.values}
+        return {
+            var: of.name if isinstance(of, Var) else var.name
+            for var, of in found.items()
+            if not _is_number(of)
+        }
 
     def _check(
         self, condition: Expr, message: str, error: type[TensorlangError]

@@ -16,10 +16,10 @@ from __future__ import annotations
 from typing import Final
 
 from tensorlang.ir.contents import blocks
-from tensorlang.schedules.cutting import shared, tried
 from tensorlang.schedules.generic import generic
 from tensorlang.schedules.plan import Plan
 from tensorlang.schedules.stages import Stage, contiguous_loop, stages
+from tensorlang.schedules.tiling import attempt, shared
 from tensorlang.scheduling import Knobs, Schedule, schedule
 
 _WIDE: Final = (2, 4, 8, 16)  # registers
@@ -31,7 +31,7 @@ def broadcast_grad(s: Schedule, knobs: Knobs) -> None:
     """Sums that lie along rows in registers; all else as it comes."""
     for stage in list(stages(s.function)):
         if _lies_along_rows(stage):
-            tried(s, _summed, Plan(s, knobs, stage))
+            attempt(s, _summed, Plan(s, knobs, stage))
     generic(s, knobs)
 
 

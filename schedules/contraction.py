@@ -19,14 +19,6 @@ from typing import Final
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.nodes import Const, Load
 from tensorlang.schedules import dot_pairs
-from tensorlang.schedules.cutting import (
-    cut,
-    cut_unknown,
-    extent,
-    is_part,
-    shared,
-    tried,
-)
 from tensorlang.schedules.plan import Plan, Tile
 from tensorlang.schedules.stages import (
     Stage,
@@ -35,6 +27,14 @@ from tensorlang.schedules.stages import (
     tile_axes,
 )
 from tensorlang.schedules.strips import SMALL, by_strips, divided
+from tensorlang.schedules.tiling import (
+    attempt,
+    cut,
+    cut_unknown,
+    extent,
+    is_part,
+    shared,
+)
 from tensorlang.scheduling import Schedule
 
 _WORTH_PACKING: Final = 4  # tiles of rows that read a packed strip
@@ -66,9 +66,11 @@ def tiles(plan: Plan) -> None:
     tile = plan.tile(extent_of(row), extent_of(column))
     folded = tuple(loop.var.name for loop in stage.driven("reduction"))
     axes = _Axes(row.var.name, column.var.name, folded)
-    if dot_pairs.possible(s, stage, tile) and tried(s, _by_pairs, s, stage, axes, tile):
+    if dot_pairs.possible(s, stage, tile) and attempt(
+        s, _by_pairs, s, stage, axes, tile
+    ):
         return
-    if tried(s, by_strips, plan, tile):
+    if attempt(s, by_strips, plan, tile):
         return
     _pack(s, stage, tile)
     for tall, rows in _cut_rows(s, stage.name, axes.row, tile.rows):
@@ -124,11 +126,11 @@ def _pack(s: Schedule, stage: Stage, tile: Tile) -> None:
         laid.append(f"{given[at]} % {strip}")
         s.transform_layout(packed, f"lambda {', '.join(given)}: ({', '.join(laid)})")
         if at == load.buffer.ndim - 1:
-            tried(s, _by_rows, s, copy, tile.lanes)
+            attempt(s, _by_rows, s, copy, tile.lanes)
             continue
         block = f"copy_by_columns_{tile.lanes}x{tile.lanes}x{load.buffer.dtype}"
-        if not tried(s, _transpose, s, copy, tile.lanes, block):
-            tried(s, _along_strips, s, copy, at)
+        if not attempt(s, _transpose, s, copy, tile.lanes, block):
+            attempt(s, _along_strips, s, copy, at)
 
 
 def _far(stage: Stage, load: Load, tile: Tile) -> bool:

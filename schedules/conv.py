@@ -37,9 +37,9 @@ from tensorlang.schedules.conv_tiles import (
     vector_lines,
     width,
 )
-from tensorlang.schedules.cutting import divisors, extent, shared
 from tensorlang.schedules.generic import generic
 from tensorlang.schedules.outer_products import outer_products
+from tensorlang.schedules.tiling import divisors, extent, shared
 from tensorlang.scheduling import Knobs, Schedule, schedule
 from tensorlang.scheduling.linear import linear
 from tensorlang.scheduling.tree import block_of, find_block

@@ -31,9 +31,9 @@ from tensorlang.schedules.conv_tiles import (
     width,
     write_back,
 )
-from tensorlang.schedules.cutting import cut_at, extent, shared, tried
 from tensorlang.schedules.generic import generic
 from tensorlang.schedules.outer_products import outer_products
+from tensorlang.schedules.tiling import attempt, cut_at, extent, shared
 from tensorlang.scheduling import Knobs, Schedule, schedule
 from tensorlang.scheduling.tree import block_of, find_block, find_buffer
 
@@ -80,7 +80,7 @@ def last(s: Schedule, knobs: Knobs) -> None:
         _summed(s, name, tile)
     results = [n for n in names if n not in sums and _read(s, n) & set(sums)]
     for result in results:
-        if not tried(s, partial(s.inline, reverse=True), result):
+        if not attempt(s, partial(s.inline, reverse=True), result):
             vector_lines(s, result, lanes)
             shared(s, s.loops(result)[:2])
     done = {"wide", "frame", "packed", *sums, *results}

@@ -1,4 +1,4 @@
-"""Transposed convolutions by phases: tiles of each phase's sums, then woven together.
+"""Transposed convolutions by phases: tiles of each phase's sums, then interleaved.
 
 for unit in parallel(batch * outputs // rows * lines // R):
     sums, sums_1, ... = alloc(f32[phases, rows, R * pitch])
@@ -31,10 +31,10 @@ from tensorlang.schedules.conv_tiles import (
     tiles,
     width,
 )
-from tensorlang.schedules.cutting import cut_at, divisors, extent, shared
 from tensorlang.schedules.depthwise import depthwise_weights
 from tensorlang.schedules.generic import generic
 from tensorlang.schedules.outer_products import outer_products
+from tensorlang.schedules.tiling import cut_at, divisors, extent, shared
 from tensorlang.scheduling import Knobs, Schedule, schedule
 from tensorlang.scheduling.tree import block_of, find_block
 
@@ -42,7 +42,7 @@ _MOST_ROWS: Final = 14
 _VECTORS: Final = (1, 2, 3, 4, 5, 6, 8)
 _ENOUGH_UNITS: Final = 8
 _SCRATCH: Final = 1 << 18  # bytes of sums that a thread works on
-_MOST_WOVEN: Final = 8  # stores that can become one
+_MOST_INTERLEAVED: Final = 8  # stores that can become one
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ def _phases(s: Schedule, result: str, sums: Sequence[str], knobs: Knobs) -> None
         s.compute_at(name, around[-1])
         span = extent(s, s.loops(name)[-len(over(s, name)) - 1]) or 1
         tiles(s, tile, span, padded=True, name=name)
-    _woven(s, result, place, strides, tile.lanes)
+    _interleaved(s, result, place, strides, tile.lanes)
     shared(s, around)
 
 
@@ -192,7 +192,7 @@ def _chosen(s: Schedule, knobs: Knobs, work: _Work) -> tuple[Tile, int]:
     return Tile(rows, vectors, lanes), lines
 
 
-def _woven(
+def _interleaved(
     s: Schedule,
     result: str,
     place: Sequence[str],
@@ -201,10 +201,10 @@ def _woven(
 ) -> None:
     """The results of a line: vectors of each phase, stored between one another."""
     for loop, stride in zip(place[:-1], strides, strict=False):
-        if 1 < stride <= _MOST_WOVEN and (extent(s, loop) or 1) % stride == 0:
+        if 1 < stride <= _MOST_INTERLEAVED and (extent(s, loop) or 1) % stride == 0:
             s.unroll(s.split(loop, [None, stride])[1])
     stride = strides[-1]
-    if stride > _MOST_WOVEN:
+    if stride > _MOST_INTERLEAVED:
         return
     column = s.loops(result)[-1]
     length = extent(s, column) or 1

@@ -28,8 +28,8 @@ from tensorlang.schedules.conv_tiles import (
     width,
     write_back,
 )
-from tensorlang.schedules.cutting import cut_at, extent, shared
 from tensorlang.schedules.generic import generic
+from tensorlang.schedules.tiling import cut_at, extent, shared
 from tensorlang.scheduling import Knobs, Schedule, schedule
 from tensorlang.scheduling.tree import constant, find_buffer
 

@@ -18,9 +18,9 @@ from tensorlang.errors import ScheduleError
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.nodes import Cast, Expr, Load
 from tensorlang.ir.visit import walk
-from tensorlang.schedules.cutting import cut_at, extent, is_part, shared, tried
 from tensorlang.schedules.plan import Tile
 from tensorlang.schedules.stages import Stage, extent_of, tile_axes
+from tensorlang.schedules.tiling import attempt, cut_at, extent, is_part, shared
 from tensorlang.scheduling import Schedule
 
 LANES: Final = 16
@@ -67,7 +67,7 @@ def pack(s: Schedule, stage: Stage) -> str:
         f"{given[depth]} % 2",
     )
     s.transform_layout(packed, f"lambda {', '.join(given)}: ({', '.join(laid)})")
-    if not (depth == at + 1 and tried(s, _turn, s, copy)):
+    if not (depth == at + 1 and attempt(s, _turn, s, copy)):
         shared(s, s.loops(copy)[:1])
     return _BY_ROWS if at < depth else _BY_COLUMNS
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from tensorlang.errors import ScheduleError
-from tensorlang.schedules.cutting import fused, in_lanes
 from tensorlang.schedules.plan import Plan
 from tensorlang.schedules.stages import extent_of, is_elementwise
 from tensorlang.schedules.streaming import loop_named, stream
+from tensorlang.schedules.tiling import fused, in_lanes
 
 _FEW_ROWS: Final = 4
 

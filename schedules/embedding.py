@@ -14,9 +14,9 @@ from __future__ import annotations
 from typing import Final
 
 from tensorlang.ir.contents import blocks
-from tensorlang.schedules.cutting import cut, extent, in_lanes
 from tensorlang.schedules.generic import generic
 from tensorlang.schedules.streaming import loop_named
+from tensorlang.schedules.tiling import cut, extent, in_lanes
 from tensorlang.scheduling import Knobs, Schedule, schedule
 
 _ELEMENTS: Final = (1 << 10, 1 << 12, 1 << 14)  # of a thread's unit of work

@@ -19,7 +19,6 @@ from tensorlang.ir.contents import allocations, blocks, free_vars
 from tensorlang.ir.nodes import Load
 from tensorlang.ir.visit import walk
 from tensorlang.schedules import contraction, elementwise, reductions
-from tensorlang.schedules.cutting import tried
 from tensorlang.schedules.plan import Plan
 from tensorlang.schedules.stages import (
     CONTRACTION,
@@ -32,6 +31,7 @@ from tensorlang.schedules.stages import (
     stages,
     steps_of,
 )
+from tensorlang.schedules.tiling import attempt
 from tensorlang.scheduling import Knobs, Schedule, schedule
 
 _MOST_FOLDED: Final = 64  # steps of what is folded into tiles
@@ -65,7 +65,7 @@ def generic(s: Schedule, knobs: Knobs) -> None:
         if stage is not None and 0 not in map(extent_of, stage.loops):
             plan = Plan(s, knobs, stage)
             kind = kind_of(stage)
-            any(tried(s, way, plan) for way in _WAYS[kind])
+            any(attempt(s, way, plan) for way in _WAYS[kind])
             if kind == CONTRACTION:
                 _fold_epilogues(s, stage)
 
@@ -75,7 +75,7 @@ def inline_producers(s: Schedule) -> None:
     for name in stage_names(s):
         stage = stage_named(s, name)
         if stage is not None and _free_to_inline(s, stage):
-            tried(s, s.inline, name)
+            attempt(s, s.inline, name)
 
 
 def _fold_epilogues(s: Schedule, made: Stage) -> None:
@@ -92,7 +92,7 @@ def _fold_epilogues(s: Schedule, made: Stage) -> None:
         if steps_of(stage.block) > _MOST_FOLDED:
             continue
         if made.output in {load.buffer for load in stage.loads}:
-            tried(s, partial(s.inline, reverse=True), name)
+            attempt(s, partial(s.inline, reverse=True), name)
 
 
 def stage_names(s: Schedule) -> list[str]:

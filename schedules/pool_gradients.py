@@ -1,4 +1,4 @@
-"""Gradients of poolings by maxima: pixels a step apart in vectors, woven together.
+"""Gradients of poolings by maxima: pixels a step apart in vectors, interleaved.
 
 for unit in parallel(images):
     largest, ranks, place, near, given = ...  # of one image, or line where none overlap
@@ -24,15 +24,15 @@ from tensorlang.schedules.conv_tiles import (
     width,
     write_back,
 )
-from tensorlang.schedules.cutting import cut_at, extent, shared
+from tensorlang.schedules.tiling import cut_at, extent, shared
 from tensorlang.scheduling import Knobs, Schedule, schedule
 from tensorlang.scheduling.tree import block_of, find_block, find_buffer
 
 _PADDED: Final = ("near", "given", "padded")
 
 
-@schedule("pool", algorithm="woven")
-def woven(s: Schedule, knobs: Knobs) -> None:
+@schedule("pool", algorithm="interleaved")
+def interleaved(s: Schedule, knobs: Knobs) -> None:
     """One image after another: its maxima, then its pixels."""
     apart = knobs.flag("nontemporal", default=False)  # pays where nobody reads soon
     names = [block.name for block in blocks(s.function)]
@@ -109,10 +109,10 @@ def _pixels(s: Schedule, lanes: int) -> list[str]:
             parts.append(first)
         elif size:
             parts.append(block)
-    return [_woven(s, part, taps, stride, lanes) for part in parts]
+    return [_interleaved(s, part, taps, stride, lanes) for part in parts]
 
 
-def _woven(s: Schedule, part: str, taps: int, stride: int, lanes: int) -> str:
+def _interleaved(s: Schedule, part: str, taps: int, stride: int, lanes: int) -> str:
     """Vectors of each phase, or of the few pixels behind them; the writing block."""
     column, *inner = s.loops(part)[-taps - 1 :]
     length = extent(s, column) or 1

@@ -7,18 +7,18 @@ from typing import Final
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.nodes import Expr, For
-from tensorlang.schedules.cutting import (
+from tensorlang.schedules.plan import Plan
+from tensorlang.schedules.stages import contiguous_loop, extent_of
+from tensorlang.schedules.streaming import loop_named
+from tensorlang.schedules.tiling import (
+    attempt,
     cut,
     cut_at,
     extent,
     fused,
     is_part,
     shared,
-    tried,
 )
-from tensorlang.schedules.plan import Plan
-from tensorlang.schedules.stages import contiguous_loop, extent_of
-from tensorlang.schedules.streaming import loop_named
 from tensorlang.scheduling import Schedule
 
 _FEW_CHUNKS: Final = 8
@@ -49,7 +49,7 @@ def long_parts(plan: Plan) -> None:
         if contiguous_loop(stage) is stage.loops[-1]:
             left = first.extent - first.extent // length * length
             cut_short = total is None and part != name and not inner
-            if not (cut_short and tried(s, _fold_rest, plan, part, left)):
+            if not (cut_short and attempt(s, _fold_rest, plan, part, left)):
                 fold_in_lanes(s, loop_named(s, s.loops(part)[-1]), plan.partials())
         shared(s, s.loops(part)[:1])
 

@@ -17,8 +17,8 @@ from typing import Final
 
 from tensorlang.ir.contents import blocks, loops
 from tensorlang.ir.nodes import Expr
-from tensorlang.schedules.cutting import fused, tried
 from tensorlang.schedules.stages import Stage, extent_of, stages
+from tensorlang.schedules.tiling import attempt, fused
 from tensorlang.scheduling import Knobs, Schedule
 
 _LANES: Final = (16, 32, 64, 128)
@@ -47,7 +47,7 @@ def row_blocks(s: Schedule, knobs: Knobs) -> None:
     for each in made:
         if each is None:
             last = None
-        elif last is None or not tried(s, s.merge, whole, each.blocks):
+        elif last is None or not attempt(s, s.merge, whole, each.blocks):
             whole, last = each.blocks, each
         else:
             last = last if _joins(s, last, each) else each
@@ -69,7 +69,7 @@ def _joins(s: Schedule, last: _Pass, own: _Pass) -> bool:
     """Whether a stage runs along the rows together with the one before it."""
     if last.along is None or own.along is None:
         return False
-    return tried(s, s.merge, last.along, own.along) and tried(
+    return attempt(s, s.merge, last.along, own.along) and attempt(
         s, s.merge, last.lanes, own.lanes
     )
 
@@ -103,7 +103,7 @@ def _in_registers(s: Schedule, stage: Stage, chunk: str) -> str | None:
     The rest of rows cut into parts stays in memory: it is short.
     """
     before = {block.name for block in blocks(s.function)}
-    if not tried(s, s.cache_write, stage.name, stage.output.name, "register", chunk):
+    if not attempt(s, s.cache_write, stage.name, stage.output.name, "register", chunk):
         return None
     back = next(b.name for b in blocks(s.function) if b.name not in before)
     return s.loops(back)[-1]

@@ -22,7 +22,6 @@ from typing import Final
 
 from tensorlang.ir.contents import allocations
 from tensorlang.ir.nodes import Buffer, Expr, For, as_expr
-from tensorlang.schedules.cutting import fused, in_lanes, tried
 from tensorlang.schedules.generic import generic
 from tensorlang.schedules.plan import Plan
 from tensorlang.schedules.reductions import fold_any_length, fold_in_lanes
@@ -34,6 +33,7 @@ from tensorlang.schedules.stages import (
     stages,
 )
 from tensorlang.schedules.streaming import loop_named
+from tensorlang.schedules.tiling import attempt, fused, in_lanes
 from tensorlang.scheduling import Knobs, Schedule, schedule
 
 _LANES: Final = (8, 16, 32, 64, 128)
@@ -70,6 +70,10 @@ class _Group:
 @schedule("rows")
 def rows(s: Schedule, knobs: Knobs) -> None:
     """Rows to threads, each from its first nest to its last at once."""
+    first, *others = stages(s.function)
+    if not others and not first.driven("reduction"):
+        generic(s, knobs)
+        return
     _in_results(s)
     if _apart(s):
         row_blocks(s, knobs)
@@ -98,7 +102,7 @@ def _in_results(s: Schedule) -> None:
     """Temporaries that live in the result made of them."""
     results = [p.buffer.name for p in s.function.params if p.role == "out"]
     for buffer in list(allocations(s.function)):
-        any(tried(s, s.store_in, buffer.name, name) for name in results)
+        any(attempt(s, s.store_in, buffer.name, name) for name in results)
 
 
 def _merged(s: Schedule, knobs: Knobs) -> Iterator[_Group]:
@@ -166,14 +170,14 @@ def _group_of(
 def _merge(s: Schedule, group: _Group, own: _Group) -> bool:
     """Put a stage that stands alone into a group before it, if that is possible."""
     if group.outer and own.outer:
-        if not tried(s, s.merge, group.outer, own.outer):
+        if not attempt(s, s.merge, group.outer, own.outer):
             return False
         s.merge(group.loop, own.loop)
-    elif not tried(s, s.merge, group.loop, own.loop):
+    elif not attempt(s, s.merge, group.loop, own.loop):
         return False
     last, new = group.passes[-1], own.passes[0]
     both = last[0].along and new[0].along
-    if both and tried(s, s.merge, last[0].along, new[0].along):
+    if both and attempt(s, s.merge, last[0].along, new[0].along):
         last += new
     else:
         group.passes.append(new)
@@ -183,7 +187,7 @@ def _merge(s: Schedule, group: _Group, own: _Group) -> bool:
 def _own_memory(s: Schedule, loop: str) -> None:
     """Each row has temporaries of its own, those of a few elements in registers."""
     for buffer in list(allocations(s.function)):
-        if tried(s, s.store_at, buffer.name, loop):
+        if attempt(s, s.store_at, buffer.name, loop):
             made = next(b for b in allocations(s.function) if b.name == buffer.name)
             if _elements(made) <= _MOST_IN_REGISTERS:
                 s.set_scope(buffer.name, "register")

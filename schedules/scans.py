@@ -19,8 +19,8 @@ from typing import Final
 from tensorlang.ir.contents import allocations, writes
 from tensorlang.ir.nodes import Block, Store
 from tensorlang.ir.visit import substitute, walk
-from tensorlang.schedules.cutting import fused, tried
 from tensorlang.schedules.generic import generic
+from tensorlang.schedules.tiling import attempt, fused
 from tensorlang.scheduling import Knobs, Schedule, schedule
 from tensorlang.scheduling.linear import linear
 from tensorlang.scheduling.tree import Path, block_of, enclosing_loops, paths_to
@@ -83,7 +83,7 @@ def _along(s: Schedule, first: Nest, nest: Nest, lanes: int) -> None:
     s.merge(row, other)
     held = {buffer.name for buffer in writes(first.block)}
     for buffer in list(allocations(s.function)):
-        if buffer.name in held and tried(s, s.store_at, buffer.name, row):
+        if buffer.name in held and attempt(s, s.store_at, buffer.name, row):
             s.set_scope(buffer.name, "register")
     s.parallel(row)
 

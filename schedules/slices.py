@@ -22,11 +22,11 @@ from tensorlang.errors import ScheduleError
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.nodes import Binary, Compare, Const, For
 from tensorlang.ir.visit import walk
-from tensorlang.schedules.cutting import fused, in_lanes, tried
 from tensorlang.schedules.generic import generic
 from tensorlang.schedules.plan import Plan
 from tensorlang.schedules.stages import Stage, extent_of, stages
 from tensorlang.schedules.streaming import loop_named, stream
+from tensorlang.schedules.tiling import attempt, fused, in_lanes
 from tensorlang.scheduling import Knobs, Schedule, schedule
 
 _FEW_ROWS: Final = 4
@@ -51,7 +51,7 @@ class _Taken:
 def slice_grad(s: Schedule, knobs: Knobs) -> None:
     """Loops without guards, where a few dimensions are cut; else as any other copy."""
     stage = next(iter(stages(s.function)), None)
-    if stage is None or not tried(s, _parts, Plan(s, knobs, stage)):
+    if stage is None or not attempt(s, _parts, Plan(s, knobs, stage)):
         generic(s, knobs)
 
 
@@ -69,7 +69,7 @@ def _parts(plan: Plan) -> None:
     whole = step * plan.width if step > 1 else 1
     for piece, start in _pieces(s, inner, taken[inner], whole):
         steps = step > 1 and start == taken[inner].begin
-        if not (steps and tried(s, _between, plan, piece, step)):
+        if not (steps and attempt(s, _between, plan, piece, step)):
             _plain(plan, piece, long=long)
     shared = outer[: outer.index(around[0])] if around else outer
     pieces = [name for at in around for name, _ in _pieces(s, at, taken[at], 1)]

@@ -11,8 +11,8 @@ from typing import Final
 
 from tensorlang.ir.contents import blocks, loops
 from tensorlang.ir.nodes import as_expr
-from tensorlang.schedules.cutting import in_lanes, tried
 from tensorlang.schedules.streaming import loop_named
+from tensorlang.schedules.tiling import attempt, in_lanes
 from tensorlang.scheduling import Knobs, Schedule, schedule
 
 _LANES: Final = (8, 16, 32, 64)
@@ -49,7 +49,7 @@ def _counted(s: Schedule, names: list[str], lanes: int) -> None:
     s.partition(rest, lanes)
     for loop in list(loops(s.function)):
         if loop.extent == as_expr(lanes) and loop.var.name not in (other, rest):
-            tried(s, s.vectorize, loop.var.name)
+            attempt(s, s.vectorize, loop.var.name)
     s.parallel(row)
 
 
@@ -57,5 +57,5 @@ def _radix(s: Schedule, names: list[str], lanes: int) -> None:
     row = s.loops("keys")[0]
     for block in ("keys", *(n for n in names if n.startswith(("clear", "y_final")))):
         loop = loop_named(s, s.loops(block)[-1])
-        tried(s, in_lanes, s, loop, lanes)
+        attempt(s, in_lanes, s, loop, lanes)
     s.parallel(row)

@@ -19,7 +19,6 @@ from typing import Final
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.contents import blocks
 from tensorlang.ir.nodes import Const, Load
-from tensorlang.schedules.cutting import extent, is_part, shared, tried
 from tensorlang.schedules.plan import Plan, Tile
 from tensorlang.schedules.stages import (
     Stage,
@@ -28,6 +27,7 @@ from tensorlang.schedules.stages import (
     tile_axes,
 )
 from tensorlang.schedules.streaming import loop_named, whole_steps
+from tensorlang.schedules.tiling import attempt, extent, is_part, shared
 from tensorlang.scheduling import Schedule
 
 _MOST_BYTES: Final = 1 << 19  # of a strip: half of a second-level cache
@@ -214,7 +214,7 @@ def _pack(  # noqa: PLR0917 - the same
         return
     laid = [*given[:at], *given[at + 1 :], given[at]]
     s.transform_layout(strip, f"lambda {', '.join(given)}: ({', '.join(laid)})")
-    tried(
+    attempt(
         s, _turn, s, copy, lanes, f"copy_by_columns_{lanes}x{lanes}x{load.buffer.dtype}"
     )
 

@@ -16,11 +16,11 @@ from typing import Final
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.nodes import For
-from tensorlang.schedules.cutting import cut_at, fused, is_part, tried
 from tensorlang.schedules.generic import generic
 from tensorlang.schedules.plan import Plan
 from tensorlang.schedules.stages import Stage, extent_of, stages
 from tensorlang.schedules.streaming import whole_steps
+from tensorlang.schedules.tiling import attempt, cut_at, fused, is_part
 from tensorlang.scheduling import Knobs, Schedule, schedule
 
 _LARGEST: Final = 16  # rows of a tile: as many registers hold it
@@ -34,7 +34,7 @@ def transpose(s: Schedule, knobs: Knobs) -> None:
     turned = None if stage is None else _turned(stage)
     if stage is not None and turned is not None:
         plan = Plan(s, knobs, stage)
-        if tried(s, _tiles, plan, turned) or tried(s, _short, plan, turned):
+        if attempt(s, _tiles, plan, turned) or attempt(s, _short, plan, turned):
             return
     generic(s, knobs)
 

@@ -18,7 +18,7 @@ from typing import Final
 from tensorlang.ir.contents import blocks, free_vars
 from tensorlang.ir.nodes import Let, Load
 from tensorlang.ir.visit import walk
-from tensorlang.schedules.cutting import cut_at, extent, shared
+from tensorlang.schedules.tiling import cut_at, extent, shared
 from tensorlang.scheduling import Knobs, Schedule, schedule
 from tensorlang.scheduling.linear import linear
 from tensorlang.scheduling.tree import block_of, constant, find_block

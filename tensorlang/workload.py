@@ -18,7 +18,7 @@ _DTYPE: Final = re.compile(r"[a-z][a-z0-9]{1,7}")
 _LARGEST: Final = 1 << 48
 _MOST_THREADS: Final = 1 << 12
 
-Attribute: TypeAlias = bool | int | float | str | tuple[int, ...] | None
+Attribute: TypeAlias = bool | int | float | str | tuple[int | None, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ def attributes_of(values: Mapping[str, Any]) -> tuple[tuple[str, Attribute], ...
 
 def _attribute(value: Any) -> Attribute:
     if isinstance(value, (list, tuple)):
-        return tuple(map(_whole, value))
+        return tuple(each if each is None else _whole(each) for each in value)
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     raise TypeError(f"{value!r} is no attribute of a workload")

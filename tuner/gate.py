@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tensorlang.errors import TuningError
+from tensorlang.ops.definition import Definition
 from tensorlang.ops.operator import DIRECT
 from tensorlang.ops.tensors import TensorOperator
 from tensorlang.tuner.decisions import decisions
 from tensorlang.tuner.expected import Expected, bits
 from tensorlang.tuner.guarded import EDGES, Array, Edge, Guarded
-from tensorlang.tuner.ragged import KINDS, attempts, batches
+from tensorlang.tuner.ragged import KINDS, attempts, batches, served
 from tensorlang.tuner.reference import Case, Reference, Run
 from tensorlang.tuner.specials import (
     MILD,
@@ -161,7 +162,8 @@ class Gate:
         odd = self.odd
         if not isinstance(self._op, TensorOperator):
             others = (self._defined(kind) for kind in KINDS[1:])
-            return list(dict.fromkeys((odd, *filter(None, others))))
+            own = served(self._op, self._workload) if self._fixes_sizes else ()
+            return list(dict.fromkeys((odd, *filter(None, others), *own)))
         names = self._op.names(self._workload)
         found = []
         for workload in batches(self._workload, names):
@@ -170,6 +172,13 @@ class Gate:
             if workload != self._workload and not of_another:
                 found.append(workload)
         return found
+
+    @property
+    def _fixes_sizes(self) -> bool:
+        """Whether the kernel is made for some sizes, which small workloads may lack."""
+        op = self._op
+        names = op.names(self._workload) if isinstance(op, Definition) else ()
+        return any(None in called for called in names)
 
     @cached_property
     def odd(self) -> Workload:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from itertools import cycle
+from itertools import chain, cycle
 from typing import TYPE_CHECKING, Any, Final
 
+from tensorlang.errors import TensorlangError
+from tensorlang.ops.definition import Definition
 from tensorlang.ops.tensors import Names, TensorOperator
 
 if TYPE_CHECKING:
@@ -18,17 +20,19 @@ _FIXED: Final = {"single": 1, "empty": 0}  # of the longest dimension
 _ODD: Final = (5, 13, 37, 3, 7, 2, 11)
 _LONG: Final = 2053  # past a vector, short of a chunk
 _SMALLEST_LONG: Final = 1 << 14
+_LONGER: Final = 16  # times as long, where short rows have kernels of their own
 _SMALLEST: Final = 3  # what is as small as this stays
 _NEAR: Final = 5  # extents so near to each other differ by what a window takes
 _FEW: Final = 4
 
 
-def batches(workload: Workload, names: Names) -> Iterator[Workload]:
+def batches(workload: Workload, names: Names, scale: int = 1) -> Iterator[Workload]:
     """The workload with its symbolic sizes odd, 1 and 0, all others as they are."""
     symbols = dict.fromkeys(n for called in names for n in called if n is not None)
     if not symbols:
         return
-    for small in (_ODD, (1,) * len(_ODD), (0,) * len(_ODD)):
+    odd = tuple(n * scale for n in _ODD)
+    for small in (odd, (1,) * len(_ODD), (0,) * len(_ODD)):
         sizes = dict(zip(symbols, small, strict=False))
         shapes = (
             tuple(
@@ -38,6 +42,20 @@ def batches(workload: Workload, names: Names) -> Iterator[Workload]:
             for shape, called in zip(workload.shapes, names, strict=True)
         )
         yield workload.with_shapes(*shapes)
+
+
+def served(op: Operator, workload: Workload) -> Iterator[Workload]:
+    """Small workloads that a workload's kernel serves too: odd, 1 and empty ones."""
+    if not isinstance(op, (Definition, TensorOperator)):
+        return
+    of, names = op.function(workload), op.names(workload)
+    every = chain(batches(workload, names), batches(workload, names, _LONGER))
+    for small in dict.fromkeys(every):
+        try:
+            if small != workload and op.function(small) == of:
+                yield small
+        except TensorlangError:  # sizes that the operator does not take
+            pass
 
 
 def _odd(extent: int, small: int) -> int:

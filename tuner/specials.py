@@ -210,6 +210,27 @@ def constant(value: float) -> Fill:
     return lambda given: list(map(made, given))
 
 
+def extremes(inputs: Sequence[Input]) -> Iterator[tuple[str, Fill]]:
+    """Each integer array all of its smallest or all of its largest number, in turn.
+
+    A sum of these, or of products of them, is larger than that of any others.
+    """
+    whole = [n for n, each in enumerate(inputs) if each.limits is not None]
+    turns = ("0", "1") if len(whole) == 1 else ("00", "11", "01", "10")
+    for turn in turns if whole else ():
+
+        def made(number: int, given: Input, array: Array, turn: str = turn) -> Array:
+            if given.limits is None:
+                return array
+            largest = turn[whole.index(number) % len(turn)] == "1"
+            low, high = given.limits
+            low = low or int(given.nonzero)
+            return np.full(given.shape, high if largest else low, given.dtype)
+
+        named = ", ".join("largest" if each == "1" else "smallest" for each in turn)
+        yield f"{named} integers", _over_plain(0, made)
+
+
 def ties(*values: float) -> Fill:
     """A few numbers, in any order, so that of each many are equal."""
 
@@ -272,6 +293,7 @@ def fills(
         yield f"special values, turn {turn}", special
     if pointwise:
         return
+    yield from extremes(inputs)
     count = mild + wild + huge
     for turn in range(2 * count if exact else 0):  # the largest, then the least of all
         special = sparse(pool, turn, 3, every=True, side=-1 if turn < count else 1)
@@ -311,6 +333,7 @@ def few(
         yield "a few special values", sparse(pool, 0, count, every=exact)
         if results < _FEW_RESULTS:
             yield RANDOM
+        yield from extremes(inputs)
     if not large:
         yield "zeros", constant(0)
         yield "equal values", constant(1.5)

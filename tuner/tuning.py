@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tensorlang import records
 from tensorlang.errors import ArgumentError
 from tensorlang.ops import Operator, building, select
-from tensorlang.ops.asking import asked
+from tensorlang.ops.requests import requested
 from tensorlang.record_files import read as read_records
 from tensorlang.tuner import finals, static_tuning
 from tensorlang.tuner.filing import candidate_of, filed, known, machine, record_file
@@ -86,7 +86,7 @@ def tune(
     chosen = static_tuning.machine(target, compile_only=compile_only)
     begun = time.monotonic()
     workloads = [
-        asked(member, shapes, dtypes, attributes, threads=chosen.threads)
+        requested(member, shapes, dtypes, attributes, threads=chosen.threads)
         for member in members
     ]
     reports: list[Report] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tensorlang.ir.collectives import WARP
 from tensorlang.ir.frontend import Stage, Tensor
@@ -11,32 +11,28 @@ from tensorlang.ops.block_scans import BlockScan
 from tensorlang.ops.math.scan_definitions import result_type, summed_in
 from tensorlang.ops.row_scans import RowScan
 
+if TYPE_CHECKING:
+    from tensorlang.ir.rows import Rows
+
 CHUNK: Final = 16  # elements of a thread
 CHUNKS: Final = 256  # of a part, a thread each
 
 
-def cumsum(x: Tensor, *, long: bool, reverse: bool) -> Tensor:
-    """As `scan_definitions.cumsum`, of rows `[m, n]`, by lanes that shuffle."""
-    del long
-    return _cumsum(x, reverse=reverse, shuffles=True)
+def cumsum(given: Rows, shuffles: bool, *, reverse: bool) -> Tensor:
+    """As `scan_definitions.cumsum`, of rows `[m, n]`, by lanes of a block.
 
-
-def cumsum_through_memory(x: Tensor, *, long: bool, reverse: bool) -> Tensor:
-    """The same, to the bit, by lanes that exchange through the block's memory."""
-    del long
-    return _cumsum(x, reverse=reverse, shuffles=False)
-
-
-def _cumsum(x: Tensor, *, reverse: bool, shuffles: bool) -> Tensor:
-    y = Buffer("y", result_type(x.dtype), x.shape)
+    They exchange values by shuffles, or through its memory, which gives the same bits.
+    """
+    x = given.array
+    y = Buffer("y", result_type(x.dtype), x.buffer.shape)
     rows = RowScan(
         BlockScan(max(CHUNKS, WARP), shuffles),
         CHUNK,
-        x.shape[1],
+        given.length,
         lambda r, at: x[r, at],
         lambda r, at, value: Store(y, (r, at), value),
         (x.dtype, summed_in(x.dtype), y.dtype),
         reverse,
     )
-    nest, held = rows.everywhere(x.shape[0])
+    nest, held = rows.everywhere(x.buffer.shape[0])
     return Tensor(y, Stage(nest, (*held, y), (x,)))

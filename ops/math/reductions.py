@@ -1,4 +1,4 @@
-"""Folds along axes: sums, extremes and where they are, moments, truth.
+"""Folds along axes: sums, extremes and where they are, moments, truth; their gradients.
 
 Axes are folded as in NumPy: one, several, or all of them. Floats keep their type and
 are summed in f32 at least; integers are summed in 64 bits. A result is the same with
@@ -7,132 +7,344 @@ any number of threads.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
-from tensorlang.errors import ArgumentError
-from tensorlang.ops.binding import number
-from tensorlang.ops.math.folding import fold, launch_of
-from tensorlang.ops.signature import ANY, REALS
-from tensorlang.ops.tensors import FLOATS, TensorOperator
+from tensorlang import ir
+from tensorlang.ops.folds import fold
+from tensorlang.ops.signature import Anything, Floats, Numbers, Scalar
 
 if TYPE_CHECKING:
-    from tensorlang.ops.operator import Launch
-    from tensorlang.ops.tensors import Ints
-
-_DOC: Final = """{says}
-
-Args:
-    x: {kind} of any shape.
-    axis: The axes to fold: a number, a tuple of numbers, or all of them.
-    keepdims: Whether folded axes stay, with an extent of 1.
-    target: Where to compute.
-    out: Where the result goes.
-
-Raises:
-    DTypeError, ShapeError, ArgumentError: an argument does not fit.
-"""
-_KINDS: Final = {FLOATS: "Floats", REALS: "Numbers", ANY: "Numbers or truths"}
+    from tensorlang.ir import DType, Expr, Tensor
+    from tensorlang.ir.rows import Index, Rows
 
 
-def _fold(
-    name: str, says: str, allowed: tuple[str, ...], *, empty: bool = True
-) -> TensorOperator:
-    """A fold without arguments of its own; its definition has its name."""
+def _constant(rows: Rows, value: float | bool, dtype: DType) -> Tensor:
+    """The same value for each row: what a fold of nothing is."""
+    return rows.row(lambda _: ir.as_expr(value, dtype), "y")
 
-    def front(
-        x: Any,
-        axis: Ints | None = None,
-        keepdims: bool = False,
-        *,
-        target: Any = None,
-        out: Any = None,
-    ) -> Launch:
-        return launch_of(made, x, axis, keepdims, (), target, out)
 
-    front.__name__ = front.__qualname__ = name
-    front.__module__ = __name__
-    front.__doc__ = _DOC.format(says=says, kind=_KINDS[allowed])
-    made = fold(f"math.{name}", allowed=allowed, empty=empty)(front)
+# ----------------------------------------------------------------------------- sums
+
+
+@fold("math.sum", Anything)
+def sum(rows: Rows) -> Tensor:
+    """The sum; 0 of nothing."""
+    return _total(rows, "sum", 0)
+
+
+@sum.gradient
+def sum_grad(dy: Tensor, rows: Rows) -> Tensor:
+    """The gradient of `math.sum` at `x`: dy for each element."""
+    return rows.spread(dy, lambda value: value)
+
+
+@fold("math.prod", Anything)
+def prod(rows: Rows) -> Tensor:
+    """The product; 1 of nothing."""
+    return _total(rows, "prod", 1)
+
+
+def _total(rows: Rows, reducer: str, of_nothing: int) -> Tensor:
+    dtype = rows.array.dtype
+    kind = dtype if dtype.is_float else ir.u64 if dtype.kind == "uint" else ir.i64
+    if rows.is_empty:
+        return _constant(rows, of_nothing, kind)
+
+    def counted(at: Index) -> Expr:
+        return rows[at] if dtype.is_float else rows[at].cast(kind)
+
+    total: Tensor = rows.fold_long(reducer, counted, "y")
+    if total.dtype == kind:
+        return total
+    return rows.row(lambda row: total[row].cast(kind), "rounded")
+
+
+@fold("math.mean", Floats)
+def mean(rows: Rows) -> Tensor:
+    """The mean; NaN of nothing."""
+    dtype = rows.array.dtype
+    if rows.is_empty:
+        return _constant(rows, float("nan"), dtype)
+    total = rows.fold_long("sum", rows.__getitem__, "y")
+    count = rows.length.cast(total.dtype)
+    return rows.row(lambda row: ir.stored(total[row] / count, dtype), "mean")
+
+
+@mean.gradient
+def mean_grad(dy: Tensor, rows: Rows) -> Tensor:
+    """The gradient of `math.mean` at `x`: dy / n for each element."""
+    return rows.spread(dy, lambda value: value * (1.0 / rows.length.cast(rows.dtype)))
+
+
+# ------------------------------------------------------------------------- extremes
+
+
+@fold("math.max", Numbers, empty=False)
+def max(rows: Rows) -> Tensor:
+    """The largest; NaN where there is one."""
+    return _extreme(rows, "max")
+
+
+@max.gradient  # of a tie, where there is no derivative, all have a share
+def max_grad(dy: Tensor, rows: Rows) -> Tensor:
+    """The gradient of `math.max` at `x`: dy, shared by all that are the largest."""
+    return _extreme_grad(dy, rows, "max")
+
+
+@fold("math.min", Numbers, empty=False)
+def min(rows: Rows) -> Tensor:
+    """The smallest; NaN where there is one."""
+    return _extreme(rows, "min")
+
+
+@min.gradient  # as above
+def min_grad(dy: Tensor, rows: Rows) -> Tensor:
+    """The gradient of `math.min` at `x`: dy, shared by all that are the smallest."""
+    return _extreme_grad(dy, rows, "min")
+
+
+def _extreme(rows: Rows, name: str) -> Tensor:
+    dtype, reducer = rows.array.dtype, ir.extremes.extreme(name, rows.dtype)
+    if rows.is_empty:
+        return _constant(rows, 0, dtype)
+    if not dtype.is_float:
+        made: Tensor = rows.fold_long(reducer, rows.__getitem__, "y")
+        return made
+
+    def value(at: Index) -> tuple[Expr, ...]:
+        return rows[at], ir.extremes.bits_of(rows[at])
+
+    best, bits = rows.fold_long(reducer, value, ("best", "bits"))
+
+    def found(row: Index) -> Expr:
+        return ir.stored(ir.extremes.or_nan(best[row], bits[row]), dtype)
+
+    return rows.row(found, "y")
+
+
+def _extreme_grad(dy: Tensor, rows: Rows, name: str) -> Tensor:
+    kind = rows.dtype
+    one, zero = ir.as_expr(1.0, kind), ir.as_expr(0.0, kind)
+    best, bits = rows.fold(
+        ir.extremes.extreme(name, kind),
+        lambda at: (rows[at], ir.extremes.bits_of(rows[at])),
+        ("best", "bits"),
+    )
+
+    def hit(at: Index) -> Expr:
+        found = ir.extremes.or_nan(best[rows.of(at)], bits[rows.of(at)])
+        both = found.not_equal(found) & rows[at].not_equal(rows[at])
+        return rows[at].equal(found) | both
+
+    count = rows.fold("sum", lambda at: ir.select(hit(at), one, zero), "count")
+
+    def share(dy: Expr, at: Index) -> Expr:
+        return ir.select(hit(at), dy / count[rows.of(at)], zero)
+
+    return rows.each_of(dy, share)
+
+
+@fold("math.argmax", Numbers, empty=False, position=True)
+def argmax(rows: Rows) -> Tensor:
+    """The position of the largest, as i64.
+
+    Of equal ones it is the first; NaN counts as the extreme.
+    """
+    return _position(rows, "argmax")
+
+
+@fold("math.argmin", Numbers, empty=False, position=True)
+def argmin(rows: Rows) -> Tensor:
+    """The position of the smallest, as i64.
+
+    Of equal ones it is the first; NaN counts as the extreme.
+    """
+    return _position(rows, "argmin")
+
+
+def _position(rows: Rows, name: str) -> Tensor:
+    extremes, kind = ir.extremes, rows.dtype
+    if rows.is_empty:
+        return _constant(rows, 0, ir.i64)
+    if extremes.packs(kind):
+        best = rows.fold_long(
+            "max", lambda at: extremes.packed(name, rows[at], at[1]), "y"
+        )
+        return rows.row(lambda row: extremes.position_of(best[row]), "at")
+    reducer = extremes.extreme_at(name, kind)
+    _, at = rows.fold_long(reducer, lambda at: (rows[at], at[1]), ("best", "at"))
+    return at  # type: ignore[no-any-return]
+
+
+# ---------------------------------------------------------------------------- truth
+
+
+@fold("math.any", Anything)
+def any(rows: Rows) -> Tensor:
+    """Whether one is not 0; False of nothing."""
+    return _truth(rows, "any", of_nothing=False)
+
+
+@fold("math.all", Anything)
+def all(rows: Rows) -> Tensor:
+    """Whether none is 0; True of nothing."""
+    return _truth(rows, "all", of_nothing=True)
+
+
+def _truth(rows: Rows, reducer: str, *, of_nothing: bool) -> Tensor:
+    if rows.is_empty:
+        return _constant(rows, of_nothing, ir.boolean)
+
+    def value(at: Index) -> Expr:
+        return rows[at] if rows.dtype == ir.boolean else rows[at].not_equal(0)
+
+    made: Tensor = rows.fold_long(reducer, value, "y")
     return made
 
 
-sum = _fold("sum", "The sum; 0 of nothing.", ANY)
-prod = _fold("prod", "The product; 1 of nothing.", ANY)
-mean = _fold("mean", "The mean; NaN of nothing.", FLOATS)
-max = _fold("max", "The largest; NaN where there is one.", REALS, empty=False)
-min = _fold("min", "The smallest; NaN where there is one.", REALS, empty=False)
-any = _fold("any", "Whether one is not 0; False of nothing.", ANY)
-all = _fold("all", "Whether none is 0; True of nothing.", ANY)
-logsumexp = _fold(
-    "logsumexp", "The logarithm of the sum of exponentials; -inf of nothing.", FLOATS
-)
+# -------------------------------------------------------------------------- moments
 
 
-def _position(name: str, says: str) -> TensorOperator:
-    """A fold whose result is a position along one axis, or in the whole array."""
-
-    def front(
-        x: Any,
-        axis: Ints | None = None,
-        keepdims: bool = False,
-        *,
-        target: Any = None,
-        out: Any = None,
-    ) -> Launch:
-        if isinstance(axis, (tuple, list)):
-            raise ArgumentError(
-                f"math.{name}: axis is None or a whole number, not {axis!r}"
-            )
-        return launch_of(made, x, axis, keepdims, (), target, out)
-
-    front.__name__ = front.__qualname__ = name
-    front.__module__ = __name__
-    front.__doc__ = _POSITION.format(says=says)
-    made = fold(f"math.{name}", allowed=REALS, empty=False)(front)
-    return made
-
-
-_POSITION: Final = """{says}
-
-Of equal ones it is the first; NaN counts as the extreme.
-
-Args:
-    x: Numbers of any shape.
-    axis: The axis along which positions count; None counts in the flattened array.
-    keepdims: Whether folded axes stay, with an extent of 1.
-    target: Where to compute.
-    out: Where the result goes: int64.
-
-Raises:
-    DTypeError, ShapeError, ArgumentError: an argument does not fit.
-"""
-argmax = _position("argmax", "The position of the largest.")
-argmin = _position("argmin", "The position of the smallest.")
-
-
-@fold("math.var", allowed=FLOATS, scalars={"correction": 0.0})
-def var(
-    x: Any,
-    axis: Ints | None = None,
-    correction: float = 0.0,
-    keepdims: bool = False,
-    *,
-    target: Any = None,
-    out: Any = None,
-) -> Launch:
+@fold("math.var", Floats)
+def var(rows: Rows, correction: Scalar = 0.0) -> Tensor:
     """The mean of squared differences from the mean; NaN of nothing.
 
+    Chunks are put together as Chan, Golub and LeVeque do, "Updating formulae and a
+    pairwise algorithm for computing sample variances", 1979.
+
     Args:
-        x: Floats of any shape.
-        axis: The axes to fold: a number, a tuple of numbers, or all of them.
         correction: Taken off the number of elements that is divided by: 1 estimates
             the variance of what the elements were drawn from.
-        keepdims: Whether folded axes stay, with an extent of 1.
-        target: Where to compute.
-        out: Where the result goes.
-
-    Raises:
-        DTypeError, ShapeError, ArgumentError: an argument does not fit.
     """
-    less = number("math.var", "correction", correction)
-    return launch_of(var, x, axis, keepdims, (less,), target, out)
+    dtype = rows.array.dtype
+    if rows.is_empty:
+        return _constant(rows, float("nan"), dtype)
+    one_trip = rows.is_long and rows.array.ndim == 2
+    squares = _squares_of_chunks(rows) if one_trip else _squares(rows)
+    free = _free(rows, correction)
+    return rows.row(lambda row: ir.stored(squares[row] / free, dtype), "var")
+
+
+def _free(rows: Rows, correction: Scalar) -> Expr:
+    """What the squares are divided by."""
+    count = rows.length.cast(rows.dtype)
+    return ir.binary("max", count - correction, ir.as_expr(0.0, count.dtype))
+
+
+def _squares(rows: Rows) -> Tensor:
+    """The sum of squared differences from the mean of each row, in two passes."""
+    total = rows.fold_long("sum", rows.__getitem__, "total")
+    count = rows.length.cast(total.dtype)
+
+    def square(at: Index) -> Expr:
+        difference: Expr = rows[at] - total[rows.of(at)] / count
+        return difference * difference
+
+    squares: Tensor = rows.fold_long("sum", square, "squares")
+    return squares
+
+
+def _squares_of_chunks(rows: Rows) -> Tensor:
+    """The same of rows `[m, n]`, in one trip through memory."""
+    parts, kind = rows.parts(), rows.dtype
+    sums = parts.fold("sum", lambda _, __, at: rows[at], "sums")
+
+    def own_mean(side: int, part: Index) -> Expr:
+        mean: Expr = sums.of(side)[part] / parts.count(part).cast(kind)
+        return mean
+
+    def square(side: int, part: Index, at: Index) -> Expr:
+        difference = rows[at] - own_mean(side, part)
+        return difference * difference
+
+    inside = parts.fold("sum", square, "inside")
+    total: Tensor = parts.total("sum", sums.__getitem__, "total")
+
+    def whole(part: Index) -> Expr:
+        mean = sums[part] / parts.count(part).cast(kind)
+        off = mean - total[parts.row(part)] / rows.length.cast(kind)
+        value: Expr = inside[part] + off * off * parts.count(part).cast(kind)
+        return value
+
+    made: Tensor = parts.total("sum", whole, "squares")
+    return made
+
+
+@var.gradient  # the mean's own share is 0
+def var_grad(dy: Tensor, rows: Rows, correction: Scalar = 0.0) -> Tensor:
+    """The gradient of `math.var` at `x`: `2 dy (x - mean) / (n - correction)`."""
+    count, free = rows.length.cast(rows.dtype), _free(rows, correction)
+    total = rows.fold("sum", rows.__getitem__, "total")
+
+    def slope(dy: Expr, at: Index) -> Expr:
+        difference: Expr = rows[at] - total[rows.of(at)] / count
+        return dy * (difference * (2.0 / free))
+
+    return rows.each_of(dy, slope)
+
+
+# --------------------------------------------------------------------- exponentials
+
+
+@fold("math.logsumexp", Floats)
+def logsumexp(rows: Rows) -> Tensor:
+    """The logarithm of the sum of exponentials; -inf of nothing.
+
+    The largest is taken off before exp, unless it is infinite.
+    """
+    dtype = rows.array.dtype
+    if rows.is_empty:
+        return _constant(rows, float("-inf"), dtype)
+    if rows.is_long and rows.array.ndim == 2:
+        top, total = _exponentials_of_chunks(rows)
+    else:
+        top = rows.fold_long(ir.rows.top_of(rows.dtype), rows.__getitem__, "top")
+        total = rows.fold_long(
+            "sum", lambda at: _exp(rows[at], top[rows.of(at)]), "total"
+        )
+
+    def value(row: Index) -> Expr:
+        return ir.stored(ir.log(total[row]) + _base(top[row]), dtype)
+
+    return rows.row(value, "logsumexp")
+
+
+def _base(top: Expr) -> Expr:
+    """What is taken off: the largest, or 0 where that is infinite."""
+    return ir.select(ir.isinf(top), ir.as_expr(0.0, top.dtype), top)
+
+
+def _exp(value: Expr, top: Expr) -> Expr:
+    return ir.exp(value - _base(top))
+
+
+def _exponentials_of_chunks(rows: Rows) -> tuple[Tensor, Tensor]:
+    """The largest of each row, and the sum of exponentials, in one trip."""
+    parts, largest = rows.parts(), ir.rows.top_of(rows.dtype)
+    tops = parts.fold(largest, lambda _, __, at: rows[at], "tops")
+
+    def moved_exp(side: int, part: Index, at: Index) -> Expr:
+        return _exp(rows[at], tops.of(side)[part])
+
+    sums = parts.fold("sum", moved_exp, "sums")
+    top = parts.total(largest, tops.__getitem__, "top")
+
+    def moved(part: Index) -> Expr:
+        share = _exp(_base(tops[part]), top[parts.row(part)])
+        none = sums[part].equal(0.0)  # else 0 times infinity
+        return ir.select(none, ir.as_expr(0.0, share.dtype), sums[part] * share)
+
+    return top, parts.total("sum", moved, "total")
+
+
+@logsumexp.gradient  # in one trip; the largest, which is taken off, has no share
+def logsumexp_grad(dy: Tensor, rows: Rows) -> Tensor:
+    """The gradient of `math.logsumexp` at `x`: dy times the softmax of x.
+
+    NaN where all are -inf, as in PyTorch.
+    """
+    top = rows.fold(ir.rows.top_of(rows.dtype), rows.__getitem__, "top")
+    e = rows.each(lambda at: _exp(rows[at], top[rows.of(at)]), "e")
+    total = rows.fold("sum", e.__getitem__, "sum_of_e")
+    # 0 / 0 where all are -inf
+    return rows.each_of(dy, lambda dy, at: dy * (e[at] / total[rows.of(at)]))

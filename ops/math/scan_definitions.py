@@ -13,21 +13,22 @@ from tensorlang.ir import as_expr, f64, i64
 from tensorlang.ir.dtypes import f32, u64
 from tensorlang.ir.frontend import Stage, Tensor
 from tensorlang.ir.nodes import Axis, Block, Buffer, For, Let, Load, Store, Var, seq
-from tensorlang.ops.along import Index, Rows
-from tensorlang.ops.parts import Parts
 
 if TYPE_CHECKING:
+    from tensorlang.ir.chunks import Parts
     from tensorlang.ir.dtypes import DType
     from tensorlang.ir.nodes import Expr, Stmt
+    from tensorlang.ir.rows import Index, Rows
 
 
-def cumsum(x: Tensor, *, long: bool, reverse: bool) -> Tensor:
+def cumsum(rows: Rows, *, reverse: bool) -> Tensor:
     """`y[k]` is the sum of all up to `x[k]`; from `x[k]` on, where reversed."""
-    rows, kind, made = Rows(x), summed_in(x.dtype), result_type(x.dtype)
-    y = Buffer("y", made, x.shape)
-    if not long:
+    x = rows.array
+    kind, made = summed_in(x.dtype), result_type(x.dtype)
+    y = Buffer("y", made, x.buffer.shape)
+    if x.ndim > 2 or not rows.is_long:
         return _short(rows, y, kind, reverse=reverse)
-    parts = Parts(rows)
+    parts = rows.parts()
     sums = parts.fold("sum", lambda _, __, at: x[at].cast(kind), "sums")
     starts = _starts(sums.every, reverse=reverse)
     return _in_parts(parts, y, starts, reverse=reverse)
@@ -49,9 +50,10 @@ def _short(rows: Rows, y: Buffer, kind: DType, *, reverse: bool) -> Tensor:
     """All rows from their first element to the last."""
     x = rows.array
     state = rows.row(lambda _: as_expr(0, kind), "state")
-    names = ("r", "c")[: len(state.shape)]
+    names = ("r", "c")[: state.ndim]
     axes = [
-        _axis(name, extent) for name, extent in zip(names, state.shape, strict=True)
+        _axis(name, extent)
+        for name, extent in zip(names, state.buffer.shape, strict=True)
     ]
     step = _axis("k", rows.length, "ordered")
     row = tuple(axis.var for axis in axes)
@@ -85,9 +87,9 @@ def _nest(name: str, axes: list[Axis], body: Stmt) -> Stmt:
 
 def _starts(sums: Tensor, *, reverse: bool) -> Tensor:
     """The sum of all that comes before each part."""
-    number, *others = sums.shape
+    number, *others = sums.buffer.shape
     state = Buffer("before", sums.dtype, tuple(others))
-    start = Buffer("start", sums.dtype, sums.shape)
+    start = Buffer("start", sums.dtype, sums.buffer.shape)
     clear = [_axis(f"z{n}", extent) for n, extent in enumerate(others)]
     zero = as_expr(0, sums.dtype)
     first = _nest("before", clear, Store(state, tuple(a.var for a in clear), zero))
@@ -121,7 +123,9 @@ def _in_parts(parts: Parts, y: Buffer, starts: Tensor, *, reverse: bool) -> Tens
         _Side("", as_expr(0), whole, as_expr(length)),
         _Side("_rest", whole, parts.number - whole, n - whole * length),
     )
-    states = [Buffer(f"state{s.name}", starts.dtype, starts.shape) for s in sides]
+    states = [
+        Buffer(f"state{s.name}", starts.dtype, starts.buffer.shape) for s in sides
+    ]
     nests = [
         nest
         for side, state in zip(sides, states, strict=True)
@@ -143,7 +147,7 @@ def _of_side(
 
     def axes_of(letter: str) -> tuple[list[Axis], Index]:
         made = [_axis(f"{letter}{side.name}", side.count)]
-        for n, extent in enumerate(starts.shape[1:]):
+        for n, extent in enumerate(starts.buffer.shape[1:]):
             made.append(_axis(f"{letter}{n}{side.name}", extent))
         first, *others = (axis.var for axis in made)
         return made, (side.first + first, *others)

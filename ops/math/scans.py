@@ -2,137 +2,106 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+import math
 from typing import TYPE_CHECKING, Any, Final
 
-from tensorlang.errors import ShapeError
-from tensorlang.ops.math.folding import fold_names
-from tensorlang.ops.rows import one_axis, rows_of
-from tensorlang.ops.signature import ANY
-from tensorlang.ops.tensors import (
-    FLOATS,
-    Plan,
-    Shape,
-    TensorOperator,
-    axis_of,
-    call,
-    tensor_algorithm,
-    tensor_operator,
-)
+from tensorlang import ir
+from tensorlang.ops import lazy
+from tensorlang.ops.definition import algorithm, operator
+from tensorlang.ops.signature import Anything, Floats
 
 if TYPE_CHECKING:
-    from tensorlang.ops.operator import Launch
+    from collections.abc import Callable
+
+    from tensorlang.ir import Tensor
+    from tensorlang.ir.rows import Rows
+    from tensorlang.ops.math import chunked_scans, scan_definitions
     from tensorlang.workload import Workload
+else:
+    chunked_scans = lazy.module("tensorlang.ops.math.chunked_scans")
+    scan_definitions = lazy.module("tensorlang.ops.math.scan_definitions")
 
-_HERE: Final = "tensorlang.ops.math.scan_definitions"
+_USUAL: Final = (512, 4096)
 _NARROW: Final = ("f16", "bf16")
-_LONG: Final = 1 << 15  # elements from which on a row is cut into parts
-_CHUNKED: Final = 1 << 8  # and on devices into chunks
+_CHUNKED: Final = 1 << 8  # elements from which on devices cut a row into chunks
 
 
-def _in_chunks(workload: Workload) -> bool:
-    """Whether rows are long enough to be cut, of numbers that keep their digits."""
-    return workload.dtypes[0] not in _NARROW and _is_cut(workload)
-
-
-def _in_narrow_chunks(workload: Workload) -> bool:
-    """The same of numbers whose sums are rounded to few digits."""
-    return workload.dtypes[0] in _NARROW and _is_cut(workload)
-
-
-def _is_cut(workload: Workload) -> bool:
-    (shape,) = workload.shapes
-    return len(shape) == len("mn") and shape[1] >= _CHUNKED
-
-
-def _plan(
-    id: str, shapes: tuple[Shape, ...], dtypes: tuple[str, ...], asked: dict[str, Any]
-) -> Plan:
-    (shape,) = shapes
-    row = rows_of(shape, axis_of(id, asked.get("axis", -1), len(shape)))
-    long = len(row) == 2 and row[1] > _LONG
-    rest = {k: v for k, v in asked.items() if k != "axis"}
-    return Plan((row,), dtypes, (shape,), rest | {"long": long})
-
-
-def _operator(
-    name: str, allowed: tuple[str, ...], *, reverse: bool
-) -> Callable[[Callable[..., Launch]], TensorOperator]:
-    return tensor_operator(
-        f"math.{name}",
-        f"{_HERE}:cumsum",
-        plan=partial(_plan, f"math.{name}"),
-        names=fold_names,
-        shapes=((512, 4096),),
-        attributes={"reverse": reverse},
-        allowed=allowed,
-        aliases=(name,),
-        scheduled_as="scan",
-    )
-
-
-@_operator("cumsum", ANY, reverse=False)
-def cumsum(x: Any, axis: int = -1, *, target: Any = None, out: Any = None) -> Launch:
+@operator(
+    "math.cumsum",
+    aliases=("cumsum",),
+    shapes=(_USUAL,),
+    scheduled_as="scan",
+    whole=True,
+)
+def cumsum(x: Anything, axis: int = -1) -> Tensor:
     """The sums of all elements up to each, along an axis.
 
     f32 is summed in f64 and rounded at each element; integers and truths come out as
     64-bit integers. A result is the same with any number of threads.
-
-    Args:
-        x: Numbers or truths, of one dimension or more.
-        axis: The axis along which it sums.
-        target: Where to compute.
-        out: Where the result goes.
-
-    Raises:
-        DTypeError, ShapeError, ArgumentError: an argument does not fit.
     """
-    given = {"axis": one_axis("math.cumsum", axis), "reverse": False}
-    return call(cumsum, (x,), given, (), target, out)
+    rows = ir.rows.along(x, axis)
+    return rows.whole(scan_definitions.cumsum(rows, reverse=False))
 
 
-@_operator("cumsum_grad", FLOATS, reverse=True)
-def cumsum_grad(
-    dy: Any, x: Any, axis: int = -1, *, target: Any = None, out: Any = None
-) -> Launch:
-    """The gradient of `math.cumsum`: the sums of dy from each element on.
-
-    Args:
-        dy: The gradient of the result.
-        x: As for `math.cumsum`; only its shape counts.
-        axis: As for `math.cumsum`.
-        target: Where to compute.
-        out: Where the result goes.
-
-    Raises:
-        DTypeError, ShapeError, ArgumentError: an argument does not fit.
-    """
-    if getattr(dy, "shape", None) != getattr(x, "shape", None):
-        raise ShapeError(
-            f"math.cumsum_grad: dy has shape {getattr(dy, 'shape', ())}, x has "
-            f"{getattr(x, 'shape', ())}; they must be the same"
-        )
-    given = {"axis": one_axis("math.cumsum_grad", axis), "reverse": True}
-    return call(cumsum_grad, (dy,), given, (), target, out)
-
-
-_CHUNKS: Final = "tensorlang.ops.math.chunked_scans"
-# whether lanes exchange values by shuffles: name, definition and feature
-_EXCHANGES: Final = (
-    ("chunks", "cumsum", "shuffle"),
-    ("chunks_in_memory", "cumsum_through_memory", ""),
+@operator(
+    "math.cumsum_grad",
+    aliases=("cumsum_grad",),
+    shapes=(_USUAL, _USUAL),
+    scheduled_as="scan",
+    whole=True,
+    meanings=dict.fromkeys(("x", "axis"), "As for `math.cumsum`."),
 )
+def cumsum_grad(dy: Floats, x: Floats, axis: int = -1) -> Tensor:
+    """The gradient of `math.cumsum`: the sums of dy from each element on."""
+    rows = _of_gradient(dy, x, axis)
+    return rows.whole(scan_definitions.cumsum(rows, reverse=True))
+
+
+def _of_gradient(dy: Tensor, x: Tensor, axis: int) -> Rows:
+    ir.rows.same_shape(dy=dy, x=x)
+    ir.rows.along(x, axis)  # which nobody reads
+    return ir.rows.along(dy, axis)
+
+
+def _chunks(*, shuffles: bool) -> tuple[Callable[..., Tensor], ...]:
+    """Definitions of both operators for devices, whose lanes exchange values."""
+
+    def forward(x: Tensor, axis: int) -> Tensor:
+        rows = ir.rows.along(x, axis)
+        return rows.whole(chunked_scans.cumsum(rows, shuffles, reverse=False))
+
+    def backward(dy: Tensor, x: Tensor, axis: int) -> Tensor:
+        rows = _of_gradient(dy, x, axis)
+        return rows.whole(chunked_scans.cumsum(rows, shuffles, reverse=True))
+
+    return forward, backward
+
+
+def _cut(*, narrow: bool) -> Callable[[Workload], bool]:
+    """Whether rows are long enough to be cut: of narrow floats, or of others."""
+
+    def serves(workload: Workload) -> bool:
+        axis: Any = workload.named["axis"]
+        shape = workload.shapes[0]
+        at = axis % len(shape)
+        last = math.prod(shape[at + 1 :]) == 1
+        alike = (workload.dtypes[0] in _NARROW) == narrow
+        return alike and last and shape[at] >= _CHUNKED and 0 not in shape
+
+    return serves
+
+
 # of sums in f64, rounded to f32; and of those in f32, of which a few round otherwise
-_SUMS: Final = (("", _in_chunks, 1e-6), ("narrow_", _in_narrow_chunks, 2**-7))
-for _each in (cumsum, cumsum_grad):
-    for _prefix, _serves, _tolerance in _SUMS:
-        for _name, _define, _feature in _EXCHANGES:
-            tensor_algorithm(
-                _each,
+for _prefix, _narrow, _tolerance in (("", False, 1e-6), ("narrow_", True, 2**-7)):
+    # by shuffles, or through the block's memory, which gives the same bits
+    for _name, _feature in (("chunks", "shuffle"), ("chunks_in_memory", "")):
+        for _op, _body in zip(
+            (cumsum, cumsum_grad), _chunks(shuffles=bool(_feature)), strict=True
+        ):
+            algorithm(
+                _op,
                 _prefix + _name,
-                f"{_CHUNKS}:{_define}",
-                _serves,
+                serves=_cut(narrow=_narrow),
                 tolerance=_tolerance,
                 feature=_feature,
-            )
+            )(_body)

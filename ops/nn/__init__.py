@@ -41,14 +41,6 @@ from tensorlang.ops.nn.dropout import dropout_grad as dropout_grad
 from tensorlang.ops.nn.dropout import dropout_train as dropout_train
 from tensorlang.ops.nn.embedding import embedding as embedding
 from tensorlang.ops.nn.embedding import embedding_grad as embedding_grad
-from tensorlang.ops.nn.global_pooling import global_avg_pool as global_avg_pool
-from tensorlang.ops.nn.global_pooling import (
-    global_avg_pool_grad as global_avg_pool_grad,
-)
-from tensorlang.ops.nn.global_pooling import global_max_pool as global_max_pool
-from tensorlang.ops.nn.global_pooling import (
-    global_max_pool_grad as global_max_pool_grad,
-)
 from tensorlang.ops.nn.joining import concatenate as concatenate
 from tensorlang.ops.nn.joining import concatenate_grad as concatenate_grad
 from tensorlang.ops.nn.joining import pad as pad
@@ -95,6 +87,14 @@ from tensorlang.ops.nn.pooling import avg_pool2d as avg_pool2d
 from tensorlang.ops.nn.pooling import avg_pool2d_grad as avg_pool2d_grad
 from tensorlang.ops.nn.pooling import avg_pool3d as avg_pool3d
 from tensorlang.ops.nn.pooling import avg_pool3d_grad as avg_pool3d_grad
+from tensorlang.ops.nn.pooling import global_avg_pool as global_avg_pool
+from tensorlang.ops.nn.pooling import (
+    global_avg_pool_grad as global_avg_pool_grad,
+)
+from tensorlang.ops.nn.pooling import global_max_pool as global_max_pool
+from tensorlang.ops.nn.pooling import (
+    global_max_pool_grad as global_max_pool_grad,
+)
 from tensorlang.ops.nn.pooling import max_pool1d as max_pool1d
 from tensorlang.ops.nn.pooling import max_pool1d_grad as max_pool1d_grad
 from tensorlang.ops.nn.pooling import max_pool2d as max_pool2d

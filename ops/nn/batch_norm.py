@@ -1,192 +1,98 @@
 """Batch normalisation in training and after it, and the gradients.
 
 Ioffe and Szegedy, "Batch normalization", 2015.
+
+Images are `[n, c, i]`, with a channel's elements of one image as neighbours, or columns
+`[1, n, c]`, where channels are. Each image gives moments of its own, in one trip
+through memory, which are then put together (Chan, Golub and LeVeque, 1979). Gradients
+are defined by hand: what is known of normalised channels leaves two sums a channel.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from tensorlang.errors import DTypeError, ShapeError
-from tensorlang.ops.binding import number
-from tensorlang.ops.math.folding import is_long
-from tensorlang.ops.rows import one_axis
-from tensorlang.ops.tensors import (
-    Plan,
-    Shape,
-    TensorOperator,
-    axis_of,
-    call,
-    of_one_type,
-    tensor_operator,
-)
+from tensorlang import ir
+from tensorlang.ops.definition import Body, Definition, operator
+from tensorlang.ops.nn.norms import inverse_root
+from tensorlang.ops.signature import Floats, Scalar, Weights
 
 if TYPE_CHECKING:
-    from tensorlang.ops.operator import Launch
-    from tensorlang.ops.tensors import Names
-    from tensorlang.workload import Workload
+    from tensorlang.ir import Expr, Tensor
+    from tensorlang.ir.rows import Index, Rows
 
-_HERE: Final = "tensorlang.ops.nn.batch_norm_definitions"
-_NARROW: Final = ("bf16", "f16")
-_ARRAYS: Final = ("dy", "x")
+Value: TypeAlias = "Callable[[Index], Expr]"
+# of a channel
+Channel: TypeAlias = "Callable[[Expr], Expr]"
 _USUAL: Final = (8, 64, 56, 56)
-# the dimension of the channels: of images as [n, c, i], or of columns as [1, n, c]
-_IMAGES, _COLUMNS = 1, 2
-
-
-def _plan(
-    id: str,
-    takes: tuple[str, ...],
-    shapes: tuple[Shape, ...],
-    dtypes: tuple[str, ...],
-    asked: dict[str, Any],
-) -> Plan:
-    names = str(asked.get("inputs") or "").split()
-    names = names if len(names) == len(shapes) else list(takes[: len(shapes)])
-    given = dict(zip(names, shapes, strict=True))
-    x = given["x"]
-    at = axis_of(id, asked.get("axis", 1), len(x))
-    channels = (x[at],)
-    for name, shape in given.items():
-        wanted = x if name in _ARRAYS else channels
-        if shape != wanted:
-            raise ShapeError(
-                f"{id}: {name} has shape {shape}; for x of shape {x} with its channels "
-                f"along axis {at} it is {wanted}"
-            )
-    before, behind = math.prod(x[:at]), math.prod(x[at + 1 :])
-    if "train" in id and before * behind == 1:
-        raise ShapeError(
-            f"{id}: x of shape {x} has one value a channel, which has no variance"
-        )
-    _check_types(id, dict(zip(names, dtypes, strict=True)))
-    dim = _COLUMNS if behind == 1 else _IMAGES
-    laid = (1, before, x[at]) if dim == _COLUMNS else (before, x[at], behind)
-    canonical = tuple(laid if name in _ARRAYS else channels for name in names)
-    rest = {
-        "inputs": " ".join(names),
-        "dim": dim,
-        "long": dim == _COLUMNS and is_long(laid),
-    }
-    return Plan(canonical, dtypes, _results(id, x, channels, names), rest)
-
-
-def _results(id: str, x: Shape, channels: Shape, names: list[str]) -> tuple[Shape, ...]:
-    if id.endswith("_grad"):
-        return (x, channels, channels) if "weight" in names else (x,)
-    return (x, channels, channels) if "train" in id else (x,)
-
-
-def _check_types(id: str, kinds: dict[str, str]) -> None:
-    """Whether all have the type of x; by channel it may be f32 beside f16 and bf16.
-
-    Raises:
-        DTypeError: they have not.
-    """
-    arrays = of_one_type(id, tuple(k for name, k in kinds.items() if name in _ARRAYS))
-    others = {kind for name, kind in kinds.items() if name not in _ARRAYS}
-    if others <= {arrays} or (others == {"f32"} and arrays in _NARROW):
-        return
-    shown = ", ".join(f"{name} {kind}" for name, kind in kinds.items())
-    raise DTypeError(
-        f"{id}: all arrays have one type, or those by channel are f32 beside f16 or "
-        f"bf16; got {shown}"
-    )
-
-
-def _names(workload: Workload) -> Names:
-    """How many images or columns there are is symbolic."""
-    dim = workload.named["dim"]
-    array = ("m", None, None) if dim == _IMAGES else (None, "n", None)
-    return tuple(array if len(shape) == 3 else (None,) for shape in workload.shapes)
+_IMAGES: Final = 1  # the dimension of the channels where each image has its own rows
+_COLUMNS: Final = 2  # and where channels are neighbours
+_MEANINGS: Final = {
+    **dict.fromkeys(
+        ("mean", "var", "running_mean", "running_var", "weight", "bias"),
+        "Of each channel.",
+    ),
+    "eps": "Added to the variance.",
+    "axis": "The axis of the channels.",
+}
 
 
 def _operator(
-    name: str, takes: tuple[str, ...], **scalars: float
-) -> Callable[[Callable[..., Launch]], TensorOperator]:
-    return tensor_operator(
+    name: str, arrays: int, weights: int, of: str = ""
+) -> Callable[[Body], Definition]:
+    """An operator on images and arrays by channel, or the gradient of another."""
+    known = dict.fromkeys(("x", "weight", *_MEANINGS), f"As for `nn.{of}`.")
+    return operator(
         f"nn.{name}",
-        f"{_HERE}:{name}",
-        plan=partial(_plan, f"nn.{name}", takes),
-        names=_names,
-        shapes=tuple(_USUAL if each in _ARRAYS else _USUAL[1:2] for each in takes),
-        attributes={"inputs": " ".join(takes)},
-        scalars=scalars,
         aliases=(name,),
+        shapes=(_USUAL,) * arrays + (_USUAL[1:2],) * weights,
         scheduled_as="rows",
+        whole=True,
+        meanings=known if of else _MEANINGS,
     )
 
 
-def _launch(  # noqa: PLR0917 - as `call`
-    op: TensorOperator,
-    arrays: dict[str, Any],
-    axis: Any,
-    scalars: dict[str, Any],
-    target: Any,
-    out: Any,
-) -> Launch:
-    """The launch of a call with those of the arrays that are there."""
-    given = {name: array for name, array in arrays.items() if array is not None}
-    how = {"inputs": " ".join(given), "axis": one_axis(op.id, axis)}
-    numbers = tuple(number(op.id, name, value) for name, value in scalars.items())
-    return call(op, tuple(given.values()), how, numbers, target, out)
-
-
-@_operator("batch_norm", ("x", "mean", "var", "weight", "bias"), eps=1e-5)
+@_operator("batch_norm", 1, 4)
 def batch_norm(
-    x: Any,
-    mean: Any,
-    var: Any,
-    weight: Any = None,
-    bias: Any = None,
+    x: Floats,
+    mean: Weights,
+    var: Weights,
+    weight: Weights | None = None,
+    bias: Weights | None = None,
     *,
-    eps: float = 1e-5,
+    eps: Scalar = 1e-5,
     axis: int = 1,
-    target: Any = None,
-    out: Any = None,
-) -> Launch:
+) -> Tensor:
     """(x - mean) / sqrt(var + eps) * weight + bias for each channel, as after training.
 
     Args:
         x: Floats of two dimensions or more.
-        mean: Of each channel.
-        var: Of each channel.
-        weight: Of each channel.
-        bias: Of each channel.
-        eps: Added to the variance.
-        axis: The axis of the channels.
-        target: Where to compute.
         out: Where the result goes; may be `x`.
-
-    Raises:
-        DTypeError, ShapeError, ArgumentError: an argument does not fit.
     """
-    arrays = {"x": x, "mean": mean, "var": var, "weight": weight, "bias": bias}
-    return _launch(batch_norm, arrays, axis, {"eps": eps}, target, out)
+    (rows,), dim = _seen(axis, {"x": x}, mean=mean, var=var, weight=weight, bias=bias)
+
+    def deviation(c: Expr) -> Expr:
+        return _scaled(inverse_root(ir.wide(var[c]) + eps), weight, c)
+
+    scale = _by_channel(x, axis, deviation, "scale")
+    return _normalised(rows, dim, lambda c: ir.wide(mean[c]), scale, bias)
 
 
-@_operator(
-    "batch_norm_train",
-    ("x", "running_mean", "running_var", "weight", "bias"),
-    momentum=0.1,
-    eps=1e-5,
-)
+@_operator("batch_norm_train", 1, 4)
 def batch_norm_train(
-    x: Any,
-    running_mean: Any,
-    running_var: Any,
-    weight: Any = None,
-    bias: Any = None,
+    x: Floats,
+    running_mean: Weights,
+    running_var: Weights,
+    weight: Weights | None = None,
+    bias: Weights | None = None,
     *,
-    momentum: float = 0.1,
-    eps: float = 1e-5,
+    momentum: Scalar = 0.1,
+    eps: Scalar = 1e-5,
     axis: int = 1,
-    target: Any = None,
-    out: Any = None,
-) -> Launch:
+) -> tuple[Tensor, Tensor, Tensor]:
     """The same with the moments of the batch, and the running moments' next values.
 
     These are `(1 - momentum) running + momentum own`, where the batch's own variance is
@@ -194,89 +100,335 @@ def batch_norm_train(
 
     Args:
         x: Floats of two dimensions or more, with more than one value a channel.
-        running_mean: Of each channel.
-        running_var: Of each channel.
-        weight: Of each channel.
-        bias: Of each channel.
         momentum: How far the running moments move.
-        eps: Added to the variance.
-        axis: The axis of the channels.
-        target: Where to compute.
         out: Where the three results go: y, mean and variance; the latter two may be
             `running_mean` and `running_var`.
-
-    Raises:
-        DTypeError, ShapeError, ArgumentError: an argument does not fit.
     """
-    arrays = {
-        "x": x,
-        "running_mean": running_mean,
-        "running_var": running_var,
-        "weight": weight,
-        "bias": bias,
-    }
-    numbers = {"momentum": momentum, "eps": eps}
-    return _launch(batch_norm_train, arrays, axis, numbers, target, out)
+    (rows,), dim = _seen(
+        axis,
+        {"x": x},
+        running_mean=running_mean,
+        running_var=running_var,
+        weight=weight,
+        bias=bias,
+    )
+    _with_variance(x, rows, dim)
+    channels = Channels(rows, dim)
+    found = channels.moments()
+
+    def deviation(c: Expr) -> Expr:
+        return _scaled(inverse_root(found.variance(c) + eps), weight, c)
+
+    def spread(c: Expr) -> Expr:
+        return found.squares(c) / (channels.count - 1.0)
+
+    scale = _by_channel(x, axis, deviation, "scale")
+    return (
+        _normalised(rows, dim, found.mean, scale, bias),
+        _moved(running_mean, found.mean, momentum, "next_mean"),
+        _moved(running_var, spread, momentum, "next_var"),
+    )
 
 
-@_operator("batch_norm_grad", ("dy", "x", "mean", "var", "weight"), eps=1e-5)
+@_operator("batch_norm_grad", 2, 3, "batch_norm")
 def batch_norm_grad(
-    dy: Any,
-    x: Any,
-    mean: Any,
-    var: Any,
-    weight: Any = None,
+    dy: Floats,
+    x: Floats,
+    mean: Weights,
+    var: Weights,
+    weight: Weights | None = None,
     *,
-    eps: float = 1e-5,
+    eps: Scalar = 1e-5,
     axis: int = 1,
-    target: Any = None,
-    out: Any = None,
-) -> Launch:
+) -> Any:
     """The gradients of `nn.batch_norm` for x, weight and bias.
 
     Args:
-        dy: The gradient of the result.
-        x: As for `nn.batch_norm`.
-        mean: As for `nn.batch_norm`.
-        var: As for `nn.batch_norm`.
         weight: As for `nn.batch_norm`; without it there is the gradient for x only.
-        eps: As for `nn.batch_norm`.
-        axis: As for `nn.batch_norm`.
-        target: Where to compute.
         out: Where the results go: three arrays, or one.
-
-    Raises:
-        DTypeError, ShapeError, ArgumentError: an argument does not fit.
     """
-    arrays = {"dy": dy, "x": x, "mean": mean, "var": var, "weight": weight}
-    return _launch(batch_norm_grad, arrays, axis, {"eps": eps}, target, out)
+    (given, rows), dim = _seen(
+        axis, {"dy": dy, "x": x}, mean=mean, var=var, weight=weight
+    )
+    channels = Channels(rows, dim)
+    scale = _by_channel(x, axis, lambda c: inverse_root(ir.wide(var[c]) + eps), "scale")
+
+    def element(at: Index) -> Expr:
+        c = at[dim]
+        return ir.stored(given[at] * _scaled(scale[c], weight, c), x.dtype)
+
+    dx = rows.whole(given.each(element, "dx"))
+    if weight is None:
+        return dx
+    by_unit = channels.sum(
+        lambda at: given[at] * (channels[at] - ir.wide(mean[at[dim]])), "by_unit"
+    )
+    plain = channels.sum(given.__getitem__, "plain")
+    return (
+        dx,
+        _as_weight(weight, lambda c: by_unit(c) * scale[c], "dweight"),
+        _as_weight(weight, plain, "dbias"),
+    )
 
 
-@_operator("batch_norm_train_grad", ("dy", "x", "weight"), eps=1e-5)
+@_operator("batch_norm_train_grad", 2, 1, "batch_norm_train")
 def batch_norm_train_grad(
-    dy: Any,
-    x: Any,
-    weight: Any = None,
+    dy: Floats,
+    x: Floats,
+    weight: Weights | None = None,
     *,
-    eps: float = 1e-5,
+    eps: Scalar = 1e-5,
     axis: int = 1,
-    target: Any = None,
-    out: Any = None,
-) -> Launch:
+) -> Any:
     """The gradients of `nn.batch_norm_train` for x, weight and bias, from that of y.
+
+    Through the moments too: with `u` the normalised x,
+    `dx = scale weight (dy - mean(dy) - u mean(dy u))`.
 
     Args:
         dy: The gradient of y.
-        x: As for `nn.batch_norm_train`.
         weight: As for `nn.batch_norm_train`; without it there is the gradient for x
             only.
-        eps: As for `nn.batch_norm_train`.
-        axis: As for `nn.batch_norm_train`.
-        target: Where to compute.
         out: Where the results go: three arrays, or one.
-
-    Raises:
-        DTypeError, ShapeError, ArgumentError: an argument does not fit.
     """
-    arrays = {"dy": dy, "x": x, "weight": weight}
-    return _launch(batch_norm_train_grad, arrays, axis, {"eps": eps}, target, out)
+    (given, rows), dim = _seen(axis, {"dy": dy, "x": x}, weight=weight)
+    _with_variance(x, rows, dim)
+    channels = Channels(rows, dim, given)
+    found, count = channels.moments(), channels.count
+    plain, moment = found.plain, found.moment
+    assert plain is not None
+    assert moment is not None
+    scale = _by_channel(
+        x, axis, lambda c: inverse_root(found.variance(c) + eps), "scale"
+    )
+
+    def element(at: Index) -> Expr:
+        c = at[dim]
+        unit = (channels[at] - found.mean(c)) * scale[c]
+        slope = moment(c) * scale[c] / count
+        rest = given[at] - plain(c) / count - unit * slope
+        return ir.stored(_scaled(scale[c], weight, c) * rest, x.dtype)
+
+    dx = rows.whole(given.each(element, "dx"))
+    if weight is None:
+        return dx
+    return (
+        dx,
+        _as_weight(weight, lambda c: moment(c) * scale[c], "dweight"),
+        _as_weight(weight, plain, "dbias"),
+    )
+
+
+# --------------------------------------------------------------------------- shapes
+
+
+def _seen(
+    axis: int, arrays: dict[str, Tensor], **by_channel: Tensor | None
+) -> tuple[tuple[Rows, ...], int]:
+    """Arrays as images or columns, and the dimension of their channels there."""
+    ir.rows.same_shape(**arrays)
+    x = arrays["x"]
+    at = ir.rows.axis_of(axis, x.ndim)
+    channels = int(x.shape[at])
+    for name, each in by_channel.items():
+        ir.require(
+            each is None or (each.ndim == 1 and each.shape[0] == channels),
+            "{name} has shape {shape}; for x of shape {x} with its channels along axis "
+            "{at} it is {wanted}",
+            name=name,
+            shape=each and each.shape,
+            x=x.shape,
+            at=at,
+            wanted=(channels,),
+        )
+    before, behind = ir.elements(x.shape[:at]), x.shape[at + 1 :]
+    if all(extent == 1 for extent in behind):
+        seen, dim = (1, before, channels), _COLUMNS
+    else:
+        seen, dim = (before, channels, math.prod(map(int, behind))), _IMAGES
+    axes = tuple(n for n in range(x.ndim) if n != at)
+    dims = (2 if dim == _IMAGES else 1,)
+    return tuple(
+        ir.rows.Rows(ir.reshaped(array, seen), dims, array, axes)
+        for array in arrays.values()
+    ), dim
+
+
+def _with_variance(x: Tensor, rows: Rows, dim: int) -> None:
+    """Refuse channels of one value."""
+    ir.require(
+        dim == _IMAGES or rows.array.shape[1] != 1,
+        "x of shape {x} has one value a channel, which has no variance",
+        x=x.shape,
+    )
+
+
+# ------------------------------------------------------------------------ the loops
+
+
+class Channels:
+    """An array by its channels: sums over all else, and moments.
+
+    Args:
+        rows: The array.
+        dim: The dimension of the channels.
+        given: The gradient of a result of its shape, where there is one.
+    """
+
+    def __init__(self, rows: Rows, dim: int, given: Rows | None = None) -> None:
+        self.rows, self.dim, self.given = rows, dim, given
+        self.array = rows.array
+
+    def __getitem__(self, at: Index) -> Expr:
+        """An element, in the type that is computed in."""
+        return self.rows[at]
+
+    @property
+    def count(self) -> Expr:
+        """How many elements a channel has, in the type that is computed in."""
+        n, *_ = extents = self.array.buffer.shape
+        number = n * extents[2] if self.dim == _IMAGES else extents[1]
+        return number.cast(self.rows.dtype)
+
+    def sum(self, value: Value, name: str) -> Channel:
+        """The sum of a value over a channel."""
+        if self.dim != _IMAGES:
+            whole = self.rows.fold_long("sum", value, name)
+            return lambda c: whole[0, c]
+        part = self.rows.fold("sum", value, f"{name}_of_image")
+        whole = self._over_images(lambda n, c: part[n, c], name)
+        return whole.__getitem__
+
+    def _over_images(self, value: Callable[[Expr, Expr], Expr], name: str) -> Tensor:
+        """The sum over images of a value that each has for each channel."""
+        n, c, _ = self.array.shape
+        axis = ir.reduce_axis(n, f"{name}_n")
+        made: Tensor = ir.compute(
+            (c,), lambda c: ir.sum(value(axis.var, c), axis), name
+        )
+        return made
+
+    def moments(self) -> Moments:
+        """Mean and variance; with dy, its sums."""
+        return self._of_images() if self.dim == _IMAGES else self._of_columns()
+
+    def _of_columns(self) -> Moments:
+        total = self.sum(self.__getitem__, "total")
+
+        def off(at: Index) -> Expr:
+            return self[at] - total(at[2]) / self.count
+
+        squares = self.sum(lambda at: off(at) * off(at), "squares")
+        given = self.given
+        if given is None:
+            return Moments(self, total, squares)
+        plain = self.sum(given.__getitem__, "plain")
+        moment = self.sum(lambda at: given[at] * off(at), "moment")
+        return Moments(self, total, squares, plain, moment)
+
+    def _of_images(self) -> Moments:
+        """Moments of each image first, in one trip through memory."""
+        rows, given = self.rows, self.given
+        size = self.array.buffer.shape[2].cast(rows.dtype)
+        sums: Tensor = rows.fold("sum", rows.__getitem__, "total_of_image")
+
+        def off(at: Index) -> Expr:
+            return rows[at] - sums[at[0], at[1]] / size
+
+        inside = rows.fold("sum", lambda at: off(at) * off(at), "squares_of_image")
+        own = [inside]
+        if given is not None:
+            plain = rows.fold("sum", given.__getitem__, "plain_of_image")
+            moment = rows.fold("sum", lambda at: given[at] * off(at), "moment_of_image")
+            own += [plain, moment]
+        total = ir.rows.behind(
+            self._over_images(lambda n, c: sums[n, c], "total"), *own
+        )
+
+        def away(n: Expr, c: Expr) -> Expr:
+            """How far the mean of an image is from that of all."""
+            return sums[n, c] / size - total[c] / self.count
+
+        squares = self._over_images(
+            lambda n, c: inside[n, c] + away(n, c) * away(n, c) * size, "squares"
+        )
+        found = Moments(self, total.__getitem__, squares.__getitem__)
+        if given is None:
+            return found
+        return replace(
+            found,
+            plain=self._over_images(lambda n, c: plain[n, c], "plain").__getitem__,
+            moment=self._over_images(
+                lambda n, c: moment[n, c] + away(n, c) * plain[n, c], "moment"
+            ).__getitem__,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Moments:
+    """What is summed over each channel.
+
+    Attributes:
+        of: The channels.
+        total: Of the elements.
+        squares: Of the squared differences from the mean.
+        plain: Of dy.
+        moment: Of dy times the differences.
+    """
+
+    of: Channels
+    total: Channel
+    squares: Channel
+    plain: Channel | None = None
+    moment: Channel | None = None
+
+    def mean(self, c: Expr) -> Expr:
+        """The mean of a channel."""
+        return self.total(c) / self.of.count
+
+    def variance(self, c: Expr) -> Expr:
+        """The mean squared difference from it."""
+        return self.squares(c) / self.of.count
+
+
+def _scaled(value: Expr, weight: Tensor | None, c: Expr) -> Expr:
+    return value if weight is None else value * ir.wide(weight[c])
+
+
+def _by_channel(x: Tensor, axis: int, value: Channel, name: str) -> Tensor:
+    made: Tensor = ir.compute((x.shape[axis],), value, name)
+    return made
+
+
+def _normalised(
+    rows: Rows, dim: int, mean: Channel, scale: Tensor, bias: Tensor | None
+) -> Tensor:
+    """`(x - mean) scale + bias`."""
+
+    def element(at: Index) -> Expr:
+        c = at[dim]
+        value = (rows[at] - mean(c)) * scale[c]
+        value = value if bias is None else value + ir.wide(bias[c])
+        return ir.stored(value, rows.array.dtype)
+
+    return rows.whole(rows.each(element, "y"))
+
+
+def _moved(running: Tensor, own: Channel, momentum: Scalar, name: str) -> Tensor:
+    """`(1 - momentum) running + momentum own`."""
+
+    def value(c: Expr) -> Expr:
+        held = ir.wide(running[c])
+        share = ir.as_expr(momentum).cast(held.dtype)
+        moved = held * (1.0 - share) + own(c).cast(held.dtype) * share
+        return ir.stored(moved, running.dtype)
+
+    made: Tensor = ir.compute(running.shape, value, name)
+    return made
+
+
+def _as_weight(weight: Tensor, value: Channel, name: str) -> Tensor:
+    made: Tensor = ir.compute(
+        weight.shape, lambda c: ir.stored(value(c), weight.dtype), name
+    )
+    return made

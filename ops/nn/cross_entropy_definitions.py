@@ -14,9 +14,9 @@ from tensorlang.ir import as_expr, compute, i32, i64, intrinsic, reduce_axis, re
 from tensorlang.ir.frontend import Stage, Tensor
 from tensorlang.ir.natives import check
 from tensorlang.ir.nodes import Block, Evaluate, For, Load, Select, seq
-from tensorlang.ops.along import Index, Rows, row_of, two_sums
+from tensorlang.ir.rows import Index, Rows, row_of, two_sums
 from tensorlang.ops.assembling import stored, wide
-from tensorlang.ops.nn.softmax_definitions import exponentials, sums
+from tensorlang.ops.nn.softmax import exponentials, sums
 
 if TYPE_CHECKING:
     from tensorlang.ir.nodes import Expr, Stmt

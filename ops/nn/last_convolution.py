@@ -23,7 +23,7 @@ from tensorlang.ops.nn.convolution_definitions import (
     window_names,
 )
 from tensorlang.ops.nn.images import SPATIAL, Layout, numbers, padded, staged
-from tensorlang.ops.nn.phased_convolution import Part, Side, woven
+from tensorlang.ops.nn.phased_convolution import Part, Side, interleaved
 
 if TYPE_CHECKING:
     from tensorlang.ir.frontend import ReduceAxis, Tensor
@@ -126,7 +126,7 @@ def conv_transposed(
             value: Expr = sums[(*batch, *place, *lines, *own)]
             return value
 
-        return woven(pixel, sides, found, read)
+        return interleaved(pixel, sides, found, read)
 
     own = (*packed.shape[: -frame.rank - 1][:-1], packed.shape[-1])
     shape = (x.shape[0], *size, *own)

@@ -85,7 +85,7 @@ def mse_grad(
         share = 2.0 / count.cast(p.dtype) if reduction == "mean" else 2.0
         return dy * ((p - t) * share)
 
-    whole = ir.lifted(element, ("dy", "prediction", "truth"))
+    whole = ir.elementwise_tensors(element, ("dy", "prediction", "truth"))
     made: Tensor = whole(dy=dy, prediction=prediction, truth=truth)
     return made
 

@@ -2,149 +2,49 @@
 
 Ba, Kiros and Hinton, "Layer normalization", 2016; Zhang and Sennrich, "Root mean square
 layer normalization", 2019.
+
+The variance is that of the differences from the mean, taken in a second pass over the
+row, which is in the cache: no cancellation, whatever the mean. Gradients are defined by
+hand: what is known of normalised rows leaves two sums a row, in one trip.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from tensorlang.errors import DTypeError, ShapeError
-from tensorlang.ops.binding import number
-from tensorlang.ops.tensors import Plan, Shape, TensorOperator, call, tensor_operator
+from tensorlang import ir
+from tensorlang.ops.definition import Body, Definition, operator
+from tensorlang.ops.signature import Floats, Scalar, Weights
 
 if TYPE_CHECKING:
-    from tensorlang.ops.operator import Launch
-    from tensorlang.ops.tensors import Names
-    from tensorlang.workload import Workload
+    from tensorlang.ir import Expr, Tensor
+    from tensorlang.ir.rows import Index, Rows
 
-_MANY: Final = 64  # rows that stand for all numbers of them but one
-_HERE: Final = "tensorlang.ops.nn.norm_definitions"
-_NARROW: Final = ("bf16", "f16")
-_ROWS: Final = ("dy", "x")
-# the parameters that an operator gives gradients for
-_PARAMETERS: Final = {"nn.layer_norm_grad": 2, "nn.rms_norm_grad": 1}
+Value: TypeAlias = "Callable[[Index], Expr]"
+_USUAL: Final = (512, 4096)
 
 
-def _names_of(
-    asked: dict[str, Any], count: int, all_names: tuple[str, ...]
-) -> list[str]:
-    """The names of the arrays: as the front says, or the first ones."""
-    named = str(asked.get("inputs") or "").split()
-    return named if len(named) == count else list(all_names[:count])
-
-
-def _plan(
-    id: str,
-    takes: tuple[str, ...],
-    shapes: tuple[Shape, ...],
-    dtypes: tuple[str, ...],
-    asked: dict[str, Any],
-) -> Plan:
-    names = _names_of(asked, len(shapes), takes)
-    given = dict(zip(names, shapes, strict=True))
-    x = given["x"]
-    if given.get("dy", x) != x:
-        raise ShapeError(f"{id}: dy has shape {given['dy']}, x has {x}")
-    own = [shape for name, shape in given.items() if name not in _ROWS]
-    normal = own[0] if own else x[-1:]
-    for name, shape in given.items():
-        if name not in _ROWS and (shape != normal or x[len(x) - len(shape) :] != shape):
-            raise ShapeError(
-                f"{id}: {name} has shape {shape}; it must be that of the last "
-                f"dimensions of x, {x}"
-            )
-    if not normal:
-        raise ShapeError(f"{id}: x of shape {x} has no dimension to normalise over")
-    _check_types(id, dict(zip(names, dtypes, strict=True)))
-    n = math.prod(normal)
-    row = (math.prod(x[: len(x) - len(normal)]), n)
-    canonical = tuple(row if name in _ROWS else (n,) for name in names)
-    results: tuple[Shape, ...] = (x,)
-    if "dy" in given and own:
-        results = (x, *(normal,) * _PARAMETERS[id])
-    return Plan(canonical, dtypes, results, {"inputs": " ".join(names)})
-
-
-def _check_types(id: str, kinds: dict[str, str]) -> None:
-    """Whether all have the type of x; beside f16 and bf16 parameters may be f32.
-
-    Raises:
-        DTypeError: they have not.
-    """
-    rows = {kind for name, kind in kinds.items() if name in _ROWS}
-    others = {kind for name, kind in kinds.items() if name not in _ROWS}
-    wide = others == {"f32"} and rows <= set(_NARROW)
-    if len(rows) == 1 and (wide or others <= rows):
-        return
-    shown = ", ".join(f"{name} {kind}" for name, kind in kinds.items())
-    raise DTypeError(
-        f"{id}: all arrays have one type, or weight and bias are f32 beside f16 or "
-        f"bf16; got {shown}"
-    )
-
-
-def _names(workload: Workload) -> Names:
-    """Rows are symbolic; but a gradient of one row sums nothing over them."""
-    rows = None if _alone(workload) else "m"
-    return tuple((rows, None)[2 - len(shape) :] for shape in workload.shapes)
-
-
-def _alone(workload: Workload) -> bool:
-    gradient = str(workload.named["inputs"]).startswith("dy")
-    return gradient and workload.shapes[0][0] == 1
-
-
-def _variants(workload: Workload) -> tuple[Workload, ...]:
-    """Of gradients, the kernel for one row beside that for many."""
-    if not str(workload.named["inputs"]).startswith("dy"):
-        return ()
-    rows = _MANY if _alone(workload) else 1
-    shapes = ((rows, s[1]) if len(s) > 1 else s for s in workload.shapes)
-    return (workload.with_shapes(*shapes),)
-
-
-def _operator(
-    name: str, takes: tuple[str, ...], eps: float
-) -> Callable[[Callable[..., Launch]], TensorOperator]:
-    row, n = (512, 4096), (4096,)
-    return tensor_operator(
+def _operator(name: str, weights: int, of: str = "") -> Callable[[Body], Definition]:
+    """An operator with so many weights, or the gradient of another."""
+    known = dict.fromkeys(("x", "weight", "eps"), f"As for `nn.{of}`.")
+    return operator(
         f"nn.{name}",
-        f"{_HERE}:{name}",
-        plan=partial(_plan, f"nn.{name}", takes),
-        names=_names,
-        shapes=tuple(row if each in _ROWS else n for each in takes),
-        attributes={"inputs": " ".join(takes)},
-        scalars={"eps": eps},
         aliases=(name,),
+        shapes=(_USUAL,) * (2 if of else 1) + (_USUAL[1:],) * weights,
         scheduled_as="rows",
-        variants=_variants,
+        whole=True,
+        meanings=known if of else None,
     )
 
 
-def _launch(
-    op: TensorOperator, arrays: dict[str, Any], eps: Any, target: Any, out: Any
-) -> Launch:
-    """The launch of a call with those of the arrays that are there."""
-    given = {name: array for name, array in arrays.items() if array is not None}
-    how = {"inputs": " ".join(given)}
-    return call(
-        op, tuple(given.values()), how, (number(op.id, "eps", eps),), target, out
-    )
-
-
-@_operator("layer_norm", ("x", "weight", "bias"), 1e-5)
+@_operator("layer_norm", 2)
 def layer_norm(
-    x: Any,
-    weight: Any = None,
-    bias: Any = None,
-    eps: float = 1e-5,
-    *,
-    target: Any = None,
-    out: Any = None,
-) -> Launch:
+    x: Floats,
+    weight: Weights | None = None,
+    bias: Weights | None = None,
+    eps: Scalar = 1e-5,
+) -> Tensor:
     """(x - mean) / sqrt(variance + eps) * weight + bias, over the last dimensions.
 
     Args:
@@ -153,52 +53,15 @@ def layer_norm(
             taken; without weight and bias that is the last one.
         bias: Of the same shape.
         eps: Added to the variance.
-        target: Where to compute.
         out: Where the result goes; may be `x`.
-
-    Raises:
-        DTypeError, ShapeError, ArgumentError: an argument does not fit.
     """
-    arrays = {"x": x, "weight": weight, "bias": bias}
-    return _launch(layer_norm, arrays, eps, target, out)
+    (rows,), weight, bias = _seen({"x": x}, weight=weight, bias=bias)
+    unit, _ = _unit(rows, eps)
+    return _weighed(rows, unit, weight, bias)
 
 
-@_operator("layer_norm_grad", ("dy", "x", "weight"), 1e-5)
-def layer_norm_grad(
-    dy: Any,
-    x: Any,
-    weight: Any = None,
-    eps: float = 1e-5,
-    *,
-    target: Any = None,
-    out: Any = None,
-) -> Launch:
-    """The gradients of `nn.layer_norm` for x, weight and bias.
-
-    Args:
-        dy: The gradient of the result.
-        x: As for `nn.layer_norm`.
-        weight: As for `nn.layer_norm`; without it there is the gradient for x only.
-        eps: As for `nn.layer_norm`.
-        target: Where to compute.
-        out: Where the results go: three arrays, or one.
-
-    Raises:
-        DTypeError, ShapeError, ArgumentError: an argument does not fit.
-    """
-    arrays = {"dy": dy, "x": x, "weight": weight}
-    return _launch(layer_norm_grad, arrays, eps, target, out)
-
-
-@_operator("rms_norm", ("x", "weight"), 1e-6)
-def rms_norm(
-    x: Any,
-    weight: Any = None,
-    eps: float = 1e-6,
-    *,
-    target: Any = None,
-    out: Any = None,
-) -> Launch:
+@_operator("rms_norm", 1)
+def rms_norm(x: Floats, weight: Weights | None = None, eps: Scalar = 1e-6) -> Tensor:
     """X / sqrt(mean of squares + eps) * weight, over the last dimensions.
 
     Args:
@@ -206,37 +69,170 @@ def rms_norm(
         weight: Of the shape of the last dimensions, over which the mean is taken;
             without it that is the last one.
         eps: Added to the mean of squares.
-        target: Where to compute.
         out: Where the result goes; may be `x`.
-
-    Raises:
-        DTypeError, ShapeError, ArgumentError: an argument does not fit.
     """
-    return _launch(rms_norm, {"x": x, "weight": weight}, eps, target, out)
+    (rows,), weight = _seen({"x": x}, weight=weight)
+    unit, _ = _root_mean_square(rows, eps)
+    return _weighed(rows, unit, weight, None)
 
 
-@_operator("rms_norm_grad", ("dy", "x", "weight"), 1e-6)
-def rms_norm_grad(
-    dy: Any,
-    x: Any,
-    weight: Any = None,
-    eps: float = 1e-6,
-    *,
-    target: Any = None,
-    out: Any = None,
-) -> Launch:
-    """The gradients of `nn.rms_norm` for x and weight.
+@_operator("layer_norm_grad", 1, "layer_norm")
+def layer_norm_grad(
+    dy: Floats, x: Floats, weight: Weights | None = None, eps: Scalar = 1e-5
+) -> Any:
+    """The gradients of `nn.layer_norm` for x, weight and bias.
+
+    With `u` the normalised x and `g = dy weight`, dx is the part of g that changes
+    neither mean nor variance: `scale (g - mean(g) - u mean(g u))`.
 
     Args:
-        dy: The gradient of the result.
-        x: As for `nn.rms_norm`.
-        weight: As for `nn.rms_norm`; without it there is the gradient for x only.
-        eps: As for `nn.rms_norm`.
-        target: Where to compute.
-        out: Where the results go: two arrays, or one.
-
-    Raises:
-        DTypeError, ShapeError, ArgumentError: an argument does not fit.
+        weight: As for `nn.layer_norm`; without it there is the gradient for x only.
+        out: Where the results go: three arrays, or one.
     """
-    arrays = {"dy": dy, "x": x, "weight": weight}
-    return _launch(rms_norm_grad, arrays, eps, target, out)
+    (given, rows), flat = _seen({"dy": dy, "x": x}, weight=weight)
+    unit, scale = _unit(rows, eps)
+    g = _weighted(given, flat)
+    slope = _mean_of(rows, lambda at: g(at) * unit(at), "slope")
+    level = _mean_of(rows, g, "level")
+
+    def element(at: Index) -> Expr:
+        rest = g(at) - level(at) - unit(at) * slope(at)
+        return ir.stored(scale(at) * rest, x.dtype)
+
+    dx = rows.whole(rows.each(element, "dx"))
+    if weight is None:
+        return dx
+    by_unit, plain = rows.down(
+        ir.rows.two_sums(given.dtype),
+        lambda at: (given[at] * unit(at), given[at]),
+        ("dweight", "dbias"),
+    )
+    return dx, _as_weight(by_unit, weight), _as_weight(plain, weight)
+
+
+@_operator("rms_norm_grad", 1, "rms_norm")
+def rms_norm_grad(
+    dy: Floats, x: Floats, weight: Weights | None = None, eps: Scalar = 1e-6
+) -> Any:
+    """The gradients of `nn.rms_norm` for x and weight: `scale (g - u mean(g u))`.
+
+    Args:
+        weight: As for `nn.rms_norm`; without it there is the gradient for x only.
+        out: Where the results go: two arrays, or one.
+    """
+    (given, rows), flat = _seen({"dy": dy, "x": x}, weight=weight)
+    unit, scale = _root_mean_square(rows, eps)
+    g = _weighted(given, flat)
+    slope = _mean_of(rows, lambda at: g(at) * unit(at), "slope")
+
+    def element(at: Index) -> Expr:
+        return ir.stored(scale(at) * (g(at) - unit(at) * slope(at)), x.dtype)
+
+    dx = rows.whole(rows.each(element, "dx"))
+    if weight is None:
+        return dx
+    by_unit = rows.down("sum", lambda at: given[at] * unit(at), "dweight")
+    return dx, _as_weight(by_unit, weight)
+
+
+# --------------------------------------------------------------------------- shapes
+
+
+def _seen(arrays: dict[str, Tensor], **weights: Tensor | None) -> tuple[Any, ...]:
+    """Arrays as rows over the last dimensions, and weights of as many elements."""
+    x = arrays["x"]
+    own = [weight for weight in weights.values() if weight is not None]
+    normal = own[0].shape if own else x.shape[-1:]
+    for name, weight in weights.items():
+        last = x.shape[x.ndim - len(normal) :]
+        ir.require(
+            weight is None or (_alike(weight.shape, normal) and _alike(last, normal)),
+            "{name} has shape {shape}; it must be that of the last dimensions of x, "
+            "{x}",
+            name=name,
+            shape=weight and weight.shape,
+            x=x.shape,
+        )
+    ir.require(normal, "x of shape {x} has no dimension to normalise over", x=x.shape)
+    axes = tuple(range(x.ndim - len(normal), x.ndim))
+    rows = ir.rows.together(axes, **arrays)
+    count, *length = rows[0].array.shape
+    if len(rows) > 1 and count == 1:  # a gradient that sums nothing over rows
+        int(count)
+    return rows, *(w and ir.reshaped(w, length) for w in weights.values())
+
+
+def _alike(a: Any, b: Any) -> bool:
+    return len(a) == len(b) and tuple(a) == tuple(b)
+
+
+# ------------------------------------------------------------------------ the loops
+
+
+def inverse_root(value: Expr) -> Expr:
+    """1 over the square root."""
+    return 1.0 / ir.sqrt(value)
+
+
+def _mean_of(rows: Rows, value: Value, name: str) -> Value:
+    """The mean over a row, from any index in it."""
+    total = rows.fold("sum", value, name)
+    return lambda at: total[at[0]] / rows.length.cast(total.dtype)
+
+
+def _unit(rows: Rows, eps: Scalar) -> tuple[Value, Value]:
+    """The normalised element, and 1 over the standard deviation of its row."""
+    mean = _mean_of(rows, rows.__getitem__, "total")
+
+    def square(at: Index) -> Expr:
+        difference = rows[at] - mean(at)
+        return difference * difference
+
+    variance = _mean_of(rows, square, "squares")
+
+    def scale(at: Index) -> Expr:
+        return inverse_root(variance(at) + eps)
+
+    return lambda at: (rows[at] - mean(at)) * scale(at), scale
+
+
+def _root_mean_square(rows: Rows, eps: Scalar) -> tuple[Value, Value]:
+    """The normalised element, and 1 over the root of the mean square of its row."""
+    square = _mean_of(rows, lambda at: rows[at] * rows[at], "squares")
+
+    def scale(at: Index) -> Expr:
+        return inverse_root(square(at) + eps)
+
+    return lambda at: rows[at] * scale(at), scale
+
+
+def _weighed(
+    rows: Rows, unit: Value, weight: Tensor | None, bias: Tensor | None
+) -> Tensor:
+    """The normalised elements, times the weight of their column, plus its bias."""
+
+    def element(at: Index) -> Expr:
+        value = unit(at) if weight is None else unit(at) * ir.wide(weight[at[1]])
+        value = value if bias is None else value + ir.wide(bias[at[1]])
+        return ir.stored(value, rows.array.dtype)
+
+    return rows.whole(rows.each(element, "y"))
+
+
+def _weighted(given: Rows, weight: Tensor | None) -> Value:
+    """An element of dy, times the weight of its column."""
+    if weight is None:
+        return given.__getitem__
+    return lambda at: given[at] * ir.wide(weight[at[1]])
+
+
+def _as_weight(total: Tensor, weight: Tensor) -> Tensor:
+    """Sums over all rows, in the shape and type of a weight."""
+    made = total
+    if total.dtype != weight.dtype:
+        made = ir.compute(
+            total.shape,
+            lambda c: ir.stored(total[c], weight.dtype),
+            f"{total.buffer.name}_{weight.dtype}",
+        )
+    return ir.reshaped(made, weight.shape)

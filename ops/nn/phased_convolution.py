@@ -217,7 +217,7 @@ def conv_transposed(
             value: Expr = sums[(*batch, *place, *own, sum(steps[1:], steps[0]))]
             return value
 
-        return woven(pixel, sides, found, read)
+        return interleaved(pixel, sides, found, read)
 
     channels = w.shape[: len(w.shape) - frame.rank]
     own = (*channels[:-2], channels[-1])
@@ -277,7 +277,7 @@ def _sums(  # noqa: PLR0917 - what a part is made of
     return made
 
 
-def woven(
+def interleaved(
     pixel: Sequence[Expr],
     sides: Sequence[Side],
     found: Sequence[tuple[Sequence[Part], Tensor]],

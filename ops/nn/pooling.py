@@ -1,183 +1,188 @@
-"""Poolings: the largest or the mean of each window, and their gradients."""
+"""Poolings: the largest or the mean of each window, and their gradients.
+
+Gradients are defined by hand: that of a maximum goes to the first of equal elements,
+and both gather what the windows around a pixel give it.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-import numpy as np
-
-from tensorlang.errors import ArgumentError, ShapeError
-from tensorlang.ops.dispatch import own
+from tensorlang import ir
+from tensorlang.errors import ArgumentError
+from tensorlang.ops import lazy
+from tensorlang.ops.definition import Body, Definition, algorithm, operator
 from tensorlang.ops.nn.windows import (
     LAYOUTS,
     Windows,
     channels_first,
-    hashable,
     several,
     windows,
 )
-from tensorlang.ops.tensors import (
-    Names,
-    Plan,
-    Shape,
-    TensorOperator,
-    call,
-    of_one_type,
-    tensor_algorithm,
-    tensor_operator,
-)
+from tensorlang.ops.signature import Floats, Ints, Padding
 
 if TYPE_CHECKING:
-    from tensorlang.ops.operator import Launch
-    from tensorlang.ops.tensors import Ints, Padding
+    from tensorlang.ir import Tensor
+    from tensorlang.ops.nn import gathered_pooling
+    from tensorlang.ops.nn import pooling_definitions as loops
     from tensorlang.workload import Workload
+else:
+    gathered_pooling = lazy.module("tensorlang.ops.nn.gathered_pooling")
+    loops = lazy.module("tensorlang.ops.nn.pooling_definitions")
 
-_HERE: Final = "tensorlang.ops.nn.pooling_definitions"
-_GATHERED: Final = "tensorlang.ops.nn.gathered_pooling"
-_IMAGES: Final[dict[int, tuple[int, ...]]] = {
-    1: (4096,),
-    2: (112, 112),
-    3: (32, 32, 32),
-}
-_MOST_WOVEN: Final = 8  # steps of windows whose pixels become one store
+Shape: TypeAlias = tuple[int, ...]
+_RANKS: Final = (1, 2, 3)
+_IMAGES: Final[dict[int, Shape]] = {1: (4096,), 2: (112, 112), 3: (32, 32, 32)}
+_WHOLE: Final = (7, 7)
+_MOST_INTERLEAVED: Final = 8  # steps of windows whose pixels become one store
 _MOST_TAPS: Final = 64  # elements that are written out
-_MEAN: Final = {"count_include_pad": True, "divisor": None}
+_MEANINGS: Final = {
+    "x": "Images `(batch, channels, *spatial)`, or with the channels last.",
+    "kernel": "Elements of a window: a number, or one a dimension.",
+    "stride": "The step from window to window; the kernel where not given.",
+    "padding": "Around the image: a number, one a dimension, or pairs; zeros for a "
+    "mean, never the largest.",
+    "dilation": "The step within a window.",
+    "ceil_mode": "Whether windows that begin inside and end outside count.",
+    "count_include_pad": "Whether the padding counts as pixels.",
+    "divisor": "What sums are divided by in place of the number of pixels.",
+    "results": "How many: a number, or one a dimension; None keeps the image's.",
+    "layout": "`NCHW` and the like, or with the channels last.",
+}
+_AS_GIVEN: Final = dict.fromkeys(_MEANINGS, "As it was given.")
 
 
-def _names(workload: Workload) -> Names:
-    """Batch, and channels with it where they come first, is symbolic."""
-    return tuple(("n", *[None] * (len(s) - 1)) for s in workload.shapes)
+# ---------------------------------------------------------------------- the windows
 
 
-def _operator(
-    rank: int, name: str, arrays: int = 1, **attributes: Any
-) -> Callable[[Callable[..., Launch]], TensorOperator]:
-    """The decorator of one operator; its definition has the name without a rank."""
-    id = f"nn.{name}_pool{rank}d"
-    mean, grad = "avg" in name, arrays == 2
-    id = f"{id}_grad" if grad else id
-    define = f"{'avg' if mean else 'max'}_pool{'_grad' if grad else ''}"
-    image = _IMAGES[rank]
-    adaptive = name.startswith("adaptive")
-    kernel = {} if adaptive else {"kernel": (2,) * rank}
-    shape = (8, 64, *image)
-    halved = (8, 64, *[n // 2 for n in image])
-    size = {"size": image} if mean and grad else {}
-    results = {"results": tuple(n // 2 for n in image)} if adaptive else {}
-    shapes = (halved, shape)[:arrays] if not (mean and grad) else (halved,)
-    return tensor_operator(
-        id,
-        f"{_HERE}:{define}",
-        plan=partial(_plan, id, rank, mean=mean, grad=grad, adaptive=adaptive),
-        names=_names,
-        shapes=shapes if grad else (shape,),
-        attributes=kernel | size | results | (_MEAN if mean else {}) | attributes,
-        aliases=(id.removeprefix("nn."),),
-        scheduled_as="pool",
-        prefers=_prefers if name == "max" and grad else None,
+@dataclass(frozen=True, slots=True)
+class _Slid:
+    """How windows lie on images.
+
+    Attributes:
+        first: Whether the channels stand before the image.
+        size: Its extents.
+        results: How many windows there are along each dimension.
+        how: Their size, stride, padding and dilation; none of unequal windows.
+        shown: The extents of the result, where they are more than the windows'.
+    """
+
+    first: bool
+    size: Shape
+    results: Shape
+    how: Mapping[str, Shape]
+    shown: Shape = ()
+
+    @property
+    def layout(self) -> str:
+        """The layout; where the channels come first they are part of the batch."""
+        return LAYOUTS[len(self.size)][0 if self.first else 1]
+
+    def shape(self, x: Tensor) -> tuple[Any, ...]:
+        """The shape of the result for images."""
+        spatial = self.shown or self.results
+        if self.first:
+            return (*x.shape[:2], *spatial)
+        return (x.shape[0], *spatial, x.shape[-1])
+
+    def seen(self, array: Tensor, spatial: Shape) -> Tensor:
+        """Images of these extents, as they are computed on."""
+        if self.first:
+            shape = (ir.elements(array.shape[:2]), *spatial)
+        else:
+            shape = (ir.elements(array.shape[:1]), *spatial, int(array.shape[-1]))
+        return ir.reshaped(array, shape)
+
+    def pooled(self, define: Body, x: Tensor, **how: Any) -> Tensor:
+        """The result of a definition on images."""
+        images = self.seen(x, self.size)
+        made = define(
+            images, layout=self.layout, results=self.results, **self.how, **how
+        )
+        return ir.reshaped(made, self.shape(x))
+
+    def check(self, dy: Tensor, x: Tensor) -> None:
+        """Refuse a gradient of another shape than the result has."""
+        made = self.shape(x)
+        ir.require(
+            dy.ndim == len(made) and dy.shape == made,
+            "dy has shape {dy}; the result had {made}",
+            dy=dy.shape,
+            made=made,
+        )
+
+    def of_max(self, define: Body, dy: Tensor, x: Tensor) -> Tensor:
+        """The gradient of maxima."""
+        self.check(dy, x)
+        given, images = self.seen(dy, self.results), self.seen(x, self.size)
+        made = define(
+            given, images, layout=self.layout, results=self.results, **self.how
+        )
+        return ir.reshaped(made, x.shape)
+
+    def of_mean(self, define: Body, dy: Tensor, x: Tensor, **how: Any) -> Tensor:
+        """The gradient of means, for which the images themselves are not read."""
+        self.check(dy, x)
+        given, _ = self.seen(dy, self.results), self.seen(x, self.size)
+        made = define(given, layout=self.layout, size=self.size, **self.how, **how)
+        return ir.reshaped(made, x.shape)
+
+
+def _image(id: str, x: Tensor, rank: int, layout: str | None) -> tuple[bool, Shape]:
+    """Whether the channels stand before the image, and its extents.
+
+    Raises:
+        ShapeError, ArgumentError: it is none.
+    """
+    first = channels_first(id, layout or LAYOUTS[rank][0], rank)
+    ir.require(
+        x.ndim == rank + 2,
+        "{id} takes images of {dims} dimensions, not {shape}",
+        id=id,
+        dims=rank + 2,
+        shape=x.shape,
     )
-
-
-def _woven(workload: Workload) -> bool:
-    """Whether channels come first, and pixels a step apart are vectors."""
-    given: dict[str, Any] = dict(workload.named)
-    kernel, stride = given["kernel"], given["stride"]
-    if given["layout"][1] != "C" or not kernel or stride[-1] > _MOST_WOVEN:
-        return False
-    reach = ((k - 1) * d + 1 for k, d in zip(kernel, given["dilation"], strict=True))
-    around = math.prod(-(-far // s) for far, s in zip(reach, stride, strict=True))
-    few = around <= _MOST_TAPS and math.prod(kernel) <= _MOST_TAPS
-    several = given["results"][-1] > 1 and workload.shapes[1][-1] > stride[-1]
-    return bool(few and several)
-
-
-def _gathered(workload: Workload) -> bool:
-    """Whether windows are a step apart, and few are around a pixel."""
-    given: dict[str, Any] = dict(workload.named)
-    kernel, stride = given["kernel"], given["stride"]
-    return (
-        bool(kernel) and max(stride) <= _MOST_WOVEN and math.prod(kernel) <= _MOST_TAPS
+    spatial = x.shape[2:] if first else x.shape[1:-1]
+    ir.require(
+        all(extent >= 1 for extent in x.shape[1:]),
+        "images of {shape}; only the batch may be empty",
+        shape=x.shape,
     )
+    return first, tuple(map(int, spatial))
 
 
-def _prefers(workload: Workload) -> str:
-    return "woven" if _woven(workload) else "direct"
-
-
-def _plan(
+def _slid(  # noqa: PLR0917 - as a call has them
     id: str,
-    rank: int,
-    shapes: tuple[Shape, ...],
-    dtypes: tuple[str, ...],
-    asked: dict[str, Any],
-    *,
-    mean: bool,
-    grad: bool,
-    adaptive: bool,
-) -> Plan:
-    """The plan of a pooling or of its gradient."""
-    of_one_type(id, dtypes)
-    layout = asked.get("layout") or LAYOUTS[rank][0]
-    first = channels_first(id, layout, rank)
-    image = shapes[-1]
-    if len(image) != rank + 2:
-        raise ShapeError(f"{id} takes images of {rank + 2} dimensions, not {image}")
-    size = tuple(asked["size"]) if mean and grad else _spatial(image, first=first)
-    if min((*image[1:], *size)) < 1:
-        raise ShapeError(f"{id}: images of {size}; only the batch may be empty")
-    shown = (*image[:2], *size) if first else (image[0], *size, image[-1])
-    how, results = _slid(id, rank, size, asked, adaptive=adaptive)
-    given: dict[str, Any] = how | {"layout": _canonical(rank, first=first)}
-    if mean:
-        given |= _divided(id, asked)
-    made = (*image[:2], *results) if first else (image[0], *results, image[-1])
-    if grad and shapes[0] != made:
-        raise ShapeError(f"{id}: dy has shape {shapes[0]}; the result had {made}")
-    given |= {"size": size} if mean and grad else {"results": results}
-    canonical = tuple(_merged(s) if first else s for s in shapes)
-    return Plan(canonical, dtypes, (shown if grad else made,), given)
+    image: tuple[bool, Shape],
+    kernel: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+) -> _Slid:
+    """Windows of one size at a fixed step.
 
-
-def _spatial(shape: Shape, *, first: bool) -> Shape:
-    return shape[2:] if first else shape[1:-1]
-
-
-def _merged(shape: Shape) -> Shape:
-    return (shape[0] * shape[1], *shape[2:])
-
-
-def _canonical(rank: int, *, first: bool) -> str:
-    """The layout; where the channels come first they are part of the batch."""
-    return LAYOUTS[rank][0 if first else 1]
-
-
-def _slid(
-    id: str, rank: int, size: Shape, asked: dict[str, Any], *, adaptive: bool
-) -> tuple[dict[str, Any], Shape]:
-    """The attributes of the windows, and how many there are."""
-    if adaptive:
-        return _shares(id, rank, size, asked)
-    kernel = several(id, "kernel", asked.get("kernel"), rank)
-    stride = asked.get("stride")
-    slid = windows(id, kernel, asked | {"stride": kernel if stride is None else stride})
-    if any(
-        2 * p > far for p, far in zip(slid.padding, _twice(slid.reach), strict=True)
-    ):
+    Raises:
+        ShapeError, ArgumentError: an argument does not fit.
+    """
+    first, size = image
+    kernel = several(id, "kernel", kernel, len(size))
+    stride = kernel if stride is None else stride
+    given = {"stride": stride, "padding": padding, "dilation": dilation}
+    slid = windows(id, kernel, given)
+    most = (n for reach in slid.reach for n in (reach, reach))
+    if any(2 * p > reach for p, reach in zip(slid.padding, most, strict=True)):
         raise ArgumentError(
             f"{id}: padding {slid.padding} is more than half of a window of {kernel}"
         )
-    results = _results(id, slid, size, ceil=bool(asked.get("ceil_mode")))
-    return _how(slid), results
+    found = _ending_outside if ceil_mode else Windows.outputs
+    return _Slid(first, size, found(slid, id, size), _how(slid))
 
 
-def _twice(values: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(n for value in values for n in (value, value))
-
-
-def _how(slid: Windows) -> dict[str, Any]:
+def _how(slid: Windows) -> dict[str, Shape]:
     return {
         "kernel": slid.size,
         "stride": slid.stride,
@@ -186,26 +191,8 @@ def _how(slid: Windows) -> dict[str, Any]:
     }
 
 
-def _shares(
-    id: str, rank: int, size: Shape, asked: dict[str, Any]
-) -> tuple[dict[str, Any], Shape]:
-    """Windows of equal size where the number divides the image, else shares of it."""
-    wanted = asked["results"]
-    given = tuple(wanted) if isinstance(wanted, (tuple, list)) else (wanted,) * rank
-    if len(given) == rank:
-        given = tuple(n if w is None else w for w, n in zip(given, size, strict=True))
-    results = several(id, "results", given, rank)
-    if any(n % count for n, count in zip(size, results, strict=True)):
-        return {"kernel": (), "stride": (), "padding": (), "dilation": ()}, results
-    kernel = tuple(n // count for n, count in zip(size, results, strict=True))
-    none = Windows(kernel, kernel, (1,) * rank, (0,) * (2 * rank))
-    return _how(none), results
-
-
-def _results(id: str, slid: Windows, size: Shape, *, ceil: bool) -> Shape:
-    """Windows along each dimension; with `ceil`, those that begin inside count too."""
-    if not ceil:
-        return slid.outputs(id, size)
+def _ending_outside(slid: Windows, id: str, size: Shape) -> Shape:
+    """Windows along each dimension, those that only begin inside too."""
     found = []
     for at, n in enumerate(size):
         low, high = slid.padding[2 * at : 2 * at + 2]
@@ -219,117 +206,147 @@ def _results(id: str, slid: Windows, size: Shape, *, ceil: bool) -> Shape:
     return tuple(found)
 
 
-def _divided(id: str, asked: dict[str, Any]) -> dict[str, Any]:
-    divisor = asked.get("divisor")
-    if divisor is not None:
-        (divisor,) = several(id, "divisor", divisor, 1)
-    return {
-        "count_include_pad": bool(asked.get("count_include_pad", True)),
-        "divisor": divisor,
-    }
+def _shares(id: str, image: tuple[bool, Shape], wanted: Any) -> _Slid:
+    """Windows of equal size where the number divides the image, else shares of it."""
+    first, size = image
+    rank = len(size)
+    given = wanted if isinstance(wanted, tuple) else (wanted,) * rank
+    if len(given) == rank:
+        given = tuple(n if w is None else w for w, n in zip(given, size, strict=True))
+    results = several(id, "results", given, rank)
+    slid = Windows((), (), (), ())
+    if not any(n % count for n, count in zip(size, results, strict=True)):
+        kernel = tuple(n // count for n, count in zip(size, results, strict=True))
+        slid = Windows(kernel, kernel, (1,) * rank, (0,) * (2 * rank))
+    return _Slid(first, size, results, _how(slid))
 
 
-def _given(**attributes: Any) -> dict[str, Any]:
-    return {name: hashable(value) for name, value in attributes.items()}
+def _whole(id: str, x: Tensor, layout: str | None) -> _Slid:
+    """One window over all pixels of images of any rank, in a row."""
+    rank = x.ndim - 2
+    ir.require(
+        rank in _RANKS,
+        "{id} takes images of 3 to 5 dimensions, (batch, channels, *spatial), not "
+        "{shape}",
+        id=id,
+        shape=x.shape,
+    )
+    first, size = _image(id, x, rank, layout)
+    pixels = math.prod(size)
+    how = _how(Windows((pixels,), (pixels,), (1,), (0, 0)))
+    return _Slid(first, (pixels,), (1,), how, (1,) * rank)
 
 
-def _max(rank: int) -> TensorOperator:
-    @_operator(rank, "max")
+# ------------------------------------------------------- which definition serves what
+
+
+def _of(workload: Workload) -> _Slid:
+    """How the windows of a workload of max or average pooling lie."""
+    given: dict[str, Any] = dict(workload.named)
+    id, shape = workload.operator, workload.shapes[-1]
+    rank = len(shape) - 2
+    first = channels_first(id, given["layout"] or LAYOUTS[rank][0], rank)
+    image = first, shape[2:] if first else shape[1:-1]
+    names = ("kernel", "stride", "padding", "dilation", "ceil_mode")
+    return _slid(id, image, **{name: given[name] for name in names if name in given})
+
+
+def _interleaved(workload: Workload) -> bool:
+    """Whether channels come first, and pixels a step apart are vectors."""
+    slid = _of(workload)
+    kernel, stride, dilation = (slid.how[n] for n in ("kernel", "stride", "dilation"))
+    reach = ((k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True))
+    around = math.prod(-(-far // s) for far, s in zip(reach, stride, strict=True))
+    few = around <= _MOST_TAPS and math.prod(kernel) <= _MOST_TAPS
+    several = slid.results[-1] > 1 and slid.size[-1] > stride[-1]
+    return slid.first and stride[-1] <= _MOST_INTERLEAVED and few and several
+
+
+def _gathered(workload: Workload) -> bool:
+    """Whether few windows are around a pixel."""
+    how = _of(workload).how
+    few = math.prod(how["kernel"]) <= _MOST_TAPS
+    return max(how["stride"]) <= _MOST_INTERLEAVED and few
+
+
+def _prefers(workload: Workload) -> str:
+    return "interleaved" if _interleaved(workload) else "direct"
+
+
+# -------------------------------------------------------------------- the operators
+
+
+def _operator(id: str, rank: int = 0, **options: Any) -> Callable[[Body], Definition]:
+    """An operator on images of a rank, or of any, or the gradient of one."""
+    of = id.removesuffix("_grad")
+    image = _IMAGES.get(rank, _WHOLE)
+    halved = [n // 2 for n in image] if rank else [1] * len(image)
+    shapes = (8, 64 if rank else 512, *halved), (8, 64 if rank else 512, *image)
+    return operator(
+        id,
+        aliases=(id.removeprefix("nn."),),
+        shapes=shapes if of != id else shapes[1:],
+        scheduled_as="pool",
+        whole=True,
+        meanings=_MEANINGS if of == id else dict.fromkeys(_MEANINGS, f"As for `{of}`."),
+        **options,
+    )
+
+
+def _max(rank: int) -> tuple[Definition, Definition]:
+    id, usual = f"nn.max_pool{rank}d", {"kernel": (2,) * rank}
+
+    @_operator(id, rank, usual=usual)
     def max_pool(  # noqa: PLR0917 - in PyTorch's order
-        x: Any,
+        x: Floats,
         kernel: Ints,
         stride: Ints | None = None,
         padding: Padding = 0,
         dilation: Ints = 1,
         ceil_mode: bool = False,
         layout: str | None = None,
-        *,
-        target: Any = None,
-        out: Any = None,
-    ) -> Launch:
-        """The largest element of each window; NaN where there is one.
+    ) -> Tensor:
+        """The largest element of each window; NaN where there is one."""
+        image = _image(id, x, rank, layout)
+        slid = _slid(id, image, kernel, stride, padding, dilation, ceil_mode)
+        return slid.pooled(loops.max_pool, x)
 
-        Args:
-            x: Images `(batch, channels, *spatial)`, or with the channels last.
-            kernel: Elements of a window: a number, or one a dimension.
-            stride: The step from window to window; the kernel where not given.
-            padding: Around the image, never the largest: a number, one a dimension, or
-                pairs.
-            dilation: The step within a window.
-            ceil_mode: Whether windows that begin inside and end outside count.
-            layout: `NCHW` and the like, or with the channels last.
-            target: Where to compute.
-            out: Where the result goes.
+    def gradient(define: Callable[[], Body]) -> Body:
+        def max_pool_grad(  # noqa: PLR0917 - as above
+            dy: Floats,
+            x: Floats,
+            kernel: Ints,
+            stride: Ints | None = None,
+            padding: Padding = 0,
+            dilation: Ints = 1,
+            ceil_mode: bool = False,
+            layout: str | None = None,
+        ) -> Tensor:
+            """The gradient of max pooling: to the first largest of each window."""
+            image = _image(id, x, rank, layout)
+            slid = _slid(id, image, kernel, stride, padding, dilation, ceil_mode)
+            return slid.of_max(define(), dy, x)
 
-        Raises:
-            ShapeError, DTypeError, ArgumentError: an argument does not fit.
-        """
-        given = _given(
-            kernel=kernel,
-            stride=stride,
-            padding=padding,
-            dilation=dilation,
-            ceil_mode=ceil_mode,
-            layout=layout,
-        )
-        return call(made, (x,), given, (), target, out)
+        return max_pool_grad
 
-    made = max_pool
-    return made
-
-
-def _max_grad(rank: int) -> TensorOperator:
-    @_operator(rank, "max", 2)
-    def max_pool_grad(  # noqa: PLR0917 - in PyTorch's order
-        dy: Any,
-        x: Any,
-        kernel: Ints,
-        stride: Ints | None = None,
-        padding: Padding = 0,
-        dilation: Ints = 1,
-        ceil_mode: bool = False,
-        layout: str | None = None,
-        *,
-        target: Any = None,
-        out: Any = None,
-    ) -> Launch:
-        """The gradient of max pooling: to the first largest element of each window.
-
-        Args:
-            dy: The gradient of the result.
-            x: Images, as they were given; the rest too.
-            kernel: As it was given.
-            stride: As it was given.
-            padding: As it was given.
-            dilation: As it was given.
-            ceil_mode: As it was given.
-            layout: As it was given.
-            target: Where to compute.
-            out: Where the result goes.
-
-        Raises:
-            ShapeError, DTypeError, ArgumentError: an argument does not fit.
-        """
-        given = _given(
-            kernel=kernel,
-            stride=stride,
-            padding=padding,
-            dilation=dilation,
-            ceil_mode=ceil_mode,
-            layout=layout,
-        )
-        return call(made, (dy, x), given, (), target, out)
-
-    made = max_pool_grad
-    tensor_algorithm(made, "woven", f"{_HERE}:max_pool_grad_woven", _woven)
-    tensor_algorithm(made, "gathered", f"{_GATHERED}:max_pool_grad", _gathered)
-    return made
+    grad = _operator(f"{id}_grad", rank, usual=usual, prefers=_prefers)(
+        gradient(lambda: loops.max_pool_grad)
+    )
+    algorithm(grad, "interleaved", serves=_interleaved)(
+        gradient(lambda: loops.max_pool_grad_interleaved)
+    )
+    algorithm(grad, "gathered", serves=_gathered)(
+        gradient(lambda: gathered_pooling.max_pool_grad)
+    )
+    return max_pool, grad
 
 
-def _avg(rank: int) -> TensorOperator:
-    @_operator(rank, "avg")
+def _avg(rank: int) -> tuple[Definition, Definition]:
+    id, usual = f"nn.avg_pool{rank}d", {"kernel": (2,) * rank}
+
+    @_operator(id, rank, usual=usual)
     def avg_pool(  # noqa: PLR0917 - in PyTorch's order
-        x: Any,
+        x: Floats,
         kernel: Ints,
         stride: Ints | None = None,
         padding: Padding = 0,
@@ -337,177 +354,120 @@ def _avg(rank: int) -> TensorOperator:
         count_include_pad: bool = True,
         divisor: int | None = None,
         layout: str | None = None,
-        *,
-        target: Any = None,
-        out: Any = None,
-    ) -> Launch:
-        """The mean of each window.
-
-        Args:
-            x: Images `(batch, channels, *spatial)`, or with the channels last.
-            kernel: Elements of a window: a number, or one a dimension.
-            stride: The step from window to window; the kernel where not given.
-            padding: Zeros around the image: a number, one a dimension, or pairs.
-            ceil_mode: Whether windows that begin inside and end outside count.
-            count_include_pad: Whether the padding counts as pixels.
-            divisor: What sums are divided by in place of the number of pixels.
-            layout: `NCHW` and the like, or with the channels last.
-            target: Where to compute.
-            out: Where the result goes.
-
-        Raises:
-            ShapeError, DTypeError, ArgumentError: an argument does not fit.
-        """
-        given = _given(
-            kernel=kernel,
-            stride=stride,
-            padding=padding,
-            ceil_mode=ceil_mode,
+    ) -> Tensor:
+        """The mean of each window."""
+        image = _image(id, x, rank, layout)
+        slid = _slid(id, image, kernel, stride, padding, ceil_mode=ceil_mode)
+        return slid.pooled(
+            loops.avg_pool,
+            x,
             count_include_pad=count_include_pad,
-            divisor=divisor,
-            layout=layout,
+            divisor=_divisor(id, divisor),
         )
-        return call(made, (x,), given, (), target, out)
 
-    made = avg_pool
-    return made
+    def gradient(define: Callable[[], Body]) -> Body:
+        def avg_pool_grad(  # noqa: PLR0917 - as above
+            dy: Floats,
+            x: Floats,
+            kernel: Ints,
+            stride: Ints | None = None,
+            padding: Padding = 0,
+            ceil_mode: bool = False,
+            count_include_pad: bool = True,
+            divisor: int | None = None,
+            layout: str | None = None,
+        ) -> Tensor:
+            """The gradient of average pooling; of `x` only the shape is looked at."""
+            image = _image(id, x, rank, layout)
+            slid = _slid(id, image, kernel, stride, padding, ceil_mode=ceil_mode)
+            return slid.of_mean(
+                define(),
+                dy,
+                x,
+                count_include_pad=count_include_pad,
+                divisor=_divisor(id, divisor),
+            )
 
+        return avg_pool_grad
 
-def _avg_grad(rank: int) -> TensorOperator:
-    @_operator(rank, "avg", 2)
-    def avg_pool_grad(  # noqa: PLR0917 - in PyTorch's order
-        dy: Any,
-        x: Any,
-        kernel: Ints,
-        stride: Ints | None = None,
-        padding: Padding = 0,
-        ceil_mode: bool = False,
-        count_include_pad: bool = True,
-        divisor: int | None = None,
-        layout: str | None = None,
-        *,
-        target: Any = None,
-        out: Any = None,
-    ) -> Launch:
-        """The gradient of average pooling.
-
-        Args:
-            dy: The gradient of the result.
-            x: Images, as they were given: only their shape is looked at.
-            kernel: As it was given; so the rest.
-            stride: As it was given.
-            padding: As it was given.
-            ceil_mode: As it was given.
-            count_include_pad: As it was given.
-            divisor: As it was given.
-            layout: As it was given.
-            target: Where to compute.
-            out: Where the result goes.
-
-        Raises:
-            ShapeError, DTypeError, ArgumentError: an argument does not fit.
-        """
-        given = _given(
-            kernel=kernel,
-            stride=stride,
-            padding=padding,
-            ceil_mode=ceil_mode,
-            count_include_pad=count_include_pad,
-            divisor=divisor,
-            layout=layout,
-            size=_size(made.id, x, layout, rank),
-        )
-        return call(made, (dy,), given, (), target, out)
-
-    made = avg_pool_grad
-    tensor_algorithm(made, "gathered", f"{_GATHERED}:avg_pool_grad", _gathered)
-    return made
+    grad = _operator(f"{id}_grad", rank, usual=usual)(
+        gradient(lambda: loops.avg_pool_grad)
+    )
+    algorithm(grad, "gathered", serves=_gathered)(
+        gradient(lambda: gathered_pooling.avg_pool_grad)
+    )
+    return avg_pool, grad
 
 
-def _size(id: str, x: Any, layout: str | None, rank: int) -> Shape:
-    if type(x) is not np.ndarray:
-        own(x)  # whose sizes may have names
-    first = channels_first(id, layout or LAYOUTS[rank][0], rank)
-    return _spatial(tuple(map(int, x.shape)), first=first)
+def _divisor(id: str, given: int | None) -> int | None:
+    return given if given is None else several(id, "divisor", given, 1)[0]
 
 
-def _adaptive(rank: int, kind: str) -> TensorOperator:
-    @_operator(rank, f"adaptive_{kind}")
+_ALL: Final = {"count_include_pad": True, "divisor": None}
+
+
+def _adaptive(kind: str, rank: int) -> tuple[Definition, Definition]:
+    id = f"nn.adaptive_{kind}_pool{rank}d"
+    usual = {"results": tuple(n // 2 for n in _IMAGES[rank])}
+
+    @_operator(id, rank, usual=usual)
     def adaptive_pool(
-        x: Any,
-        results: Ints,
-        layout: str | None = None,
-        *,
-        target: Any = None,
-        out: Any = None,
-    ) -> Launch:
-        """Pooling by as many windows as there are to be results, of nearly one size.
+        x: Floats, results: Ints | None, layout: str | None = None
+    ) -> Tensor:
+        """Pooling by as many windows as there are to be results, of nearly one size."""
+        slid = _shares(id, _image(id, x, rank, layout), results)
+        return _pooled(kind, slid, x)
 
-        Args:
-            x: Images `(batch, channels, *spatial)`, or with the channels last.
-            results: How many: a number, or one a dimension; None keeps the image's.
-            layout: `NCHW` and the like, or with the channels last.
-            target: Where to compute.
-            out: Where the result goes.
-
-        Raises:
-            ShapeError, DTypeError, ArgumentError: an argument does not fit.
-        """
-        given = _given(results=results, layout=layout)
-        return call(made, (x,), given, (), target, out)
-
-    made = adaptive_pool
-    return made
-
-
-def _adaptive_grad(rank: int, kind: str) -> TensorOperator:
-    @_operator(rank, f"adaptive_{kind}", 2)
+    @_operator(f"{id}_grad", rank, usual=usual)
     def adaptive_pool_grad(
-        dy: Any,
-        x: Any,
-        results: Ints,
-        layout: str | None = None,
-        *,
-        target: Any = None,
-        out: Any = None,
-    ) -> Launch:
-        """The gradient of adaptive pooling.
+        dy: Floats, x: Floats, results: Ints | None, layout: str | None = None
+    ) -> Tensor:
+        """The gradient of adaptive pooling."""
+        slid = _shares(id, _image(id, x, rank, layout), results)
+        return _spread(kind, slid, dy, x)
 
-        Args:
-            dy: The gradient of the result.
-            x: Images, as they were given.
-            results: As it was given.
-            layout: As it was given.
-            target: Where to compute.
-            out: Where the result goes.
-
-        Raises:
-            ShapeError, DTypeError, ArgumentError: an argument does not fit.
-        """
-        given = _given(results=results, layout=layout)
-        if kind == "avg":
-            given["size"] = _size(made.id, x, layout, rank)
-        arrays = (dy,) if kind == "avg" else (dy, x)
-        return call(made, arrays, given, (), target, out)
-
-    made = adaptive_pool_grad
-    return made
+    return adaptive_pool, adaptive_pool_grad
 
 
-_RANKS: Final = (1, 2, 3)
-max_pool1d, max_pool2d, max_pool3d = map(_max, _RANKS)
-max_pool1d_grad, max_pool2d_grad, max_pool3d_grad = map(_max_grad, _RANKS)
-avg_pool1d, avg_pool2d, avg_pool3d = map(_avg, _RANKS)
-avg_pool1d_grad, avg_pool2d_grad, avg_pool3d_grad = map(_avg_grad, _RANKS)
-adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d = (
-    _adaptive(rank, "avg") for rank in _RANKS
-)
-adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d = (
-    _adaptive(rank, "max") for rank in _RANKS
-)
-adaptive_avg_pool1d_grad, adaptive_avg_pool2d_grad, adaptive_avg_pool3d_grad = (
-    _adaptive_grad(rank, "avg") for rank in _RANKS
-)
-adaptive_max_pool1d_grad, adaptive_max_pool2d_grad, adaptive_max_pool3d_grad = (
-    _adaptive_grad(rank, "max") for rank in _RANKS
-)
+def _global(kind: str) -> tuple[Definition, Definition]:
+    id = f"nn.global_{kind}_pool"
+
+    @_operator(id)
+    def global_pool(x: Floats, layout: str | None = None) -> Tensor:
+        """One number a channel: the mean or the largest of all pixels."""
+        return _pooled(kind, _whole(id, x, layout), x)
+
+    @_operator(f"{id}_grad")
+    def global_pool_grad(dy: Floats, x: Floats, layout: str | None = None) -> Tensor:
+        """The gradient of pooling over whole images."""
+        return _spread(kind, _whole(id, x, layout), dy, x)
+
+    return global_pool, global_pool_grad
+
+
+def _pooled(kind: str, slid: _Slid, x: Tensor) -> Tensor:
+    if kind == "avg":
+        return slid.pooled(loops.avg_pool, x, **_ALL)
+    return slid.pooled(loops.max_pool, x)
+
+
+def _spread(kind: str, slid: _Slid, dy: Tensor, x: Tensor) -> Tensor:
+    if kind == "avg":
+        return slid.of_mean(loops.avg_pool_grad, dy, x, **_ALL)
+    return slid.of_max(loops.max_pool_grad, dy, x)
+
+
+max_pool1d, max_pool1d_grad = _max(1)
+max_pool2d, max_pool2d_grad = _max(2)
+max_pool3d, max_pool3d_grad = _max(3)
+avg_pool1d, avg_pool1d_grad = _avg(1)
+avg_pool2d, avg_pool2d_grad = _avg(2)
+avg_pool3d, avg_pool3d_grad = _avg(3)
+adaptive_avg_pool1d, adaptive_avg_pool1d_grad = _adaptive("avg", 1)
+adaptive_avg_pool2d, adaptive_avg_pool2d_grad = _adaptive("avg", 2)
+adaptive_avg_pool3d, adaptive_avg_pool3d_grad = _adaptive("avg", 3)
+adaptive_max_pool1d, adaptive_max_pool1d_grad = _adaptive("max", 1)
+adaptive_max_pool2d, adaptive_max_pool2d_grad = _adaptive("max", 2)
+adaptive_max_pool3d, adaptive_max_pool3d_grad = _adaptive("max", 3)
+global_avg_pool, global_avg_pool_grad = _global("avg")
+global_max_pool, global_max_pool_grad = _global("max")

@@ -91,7 +91,7 @@ def max_pool_grad(
     return narrowed(sums, frame, dy.dtype)
 
 
-def max_pool_grad_woven(
+def max_pool_grad_interleaved(
     dy: Tensor, x: Tensor, *, layout: str, results: tuple[int, ...], **how: Any
 ) -> Tensor:
     """As `max_pool_grad`, of channels that come first and windows at a fixed step.

@@ -1,105 +1,129 @@
-"""Softmax and its logarithm along an axis, and their gradients."""
+"""Softmax and its logarithm along an axis, and their gradients.
+
+A row's maximum is taken off before exp, so that nothing overflows; a row of -inf alone
+is NaN, as in PyTorch. Gradients compute the exponentials again, in one trip.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from tensorlang.ops.rows import along, one_axis, row_names
-from tensorlang.ops.tensors import TensorOperator, call, tensor_operator
+from tensorlang import ir
+from tensorlang.ops.definition import Body, Definition, operator
+from tensorlang.ops.signature import Floats
 
 if TYPE_CHECKING:
-    from tensorlang.ops.operator import Launch
+    from tensorlang.ir import Expr, Tensor
+    from tensorlang.ir.rows import Index, Rows
 
-_HERE: Final = "tensorlang.ops.nn.softmax_definitions"
+_USUAL: Final = (512, 4096)
 
 
-def _operator(
-    name: str, arrays: int = 1
-) -> Callable[[Callable[..., Launch]], TensorOperator]:
-    return tensor_operator(
+def _operator(name: str, of: str = "") -> Callable[[Body], Definition]:
+    """An operator, or the gradient of another."""
+    return operator(
         f"nn.{name}",
-        f"{_HERE}:{name}",
-        plan=partial(along, f"nn.{name}"),
-        names=row_names,
-        shapes=((512, 4096),) * arrays,
         aliases=(name,),
+        shapes=(_USUAL,) * (2 if of else 1),
         scheduled_as="rows",
+        whole=True,
+        meanings=dict.fromkeys(("x", "axis"), f"As for `nn.{of}`.") if of else None,
     )
 
 
 @_operator("softmax")
-def softmax(x: Any, axis: int = -1, *, target: Any = None, out: Any = None) -> Launch:
-    """exp(x) over its sum along an axis.
+def softmax(x: Floats, axis: int = -1) -> Tensor:
+    """exp(x) over its sum along an axis; a number is a row of one.
 
     Args:
-        x: Floats of any shape; a number is a row of one.
         axis: The axis whose elements sum to 1.
-        target: Where to compute.
         out: Where the result goes; may be `x`.
-
-    Raises:
-        DTypeError, ShapeError, ArgumentError: an argument does not fit.
     """
-    given = {"axis": one_axis("nn.softmax", axis)}
-    return call(softmax, (x,), given, (), target, out)
+    rows = ir.rows.along(x, axis, fixed=True)
+    e, total = exponentials(rows)
+
+    def element(at: Index) -> Expr:
+        return ir.stored(e(at) * (1.0 / total[rows.of(at)]), x.dtype)
+
+    return rows.whole(rows.each(element, "y"))
 
 
-@_operator("softmax_grad", 2)
-def softmax_grad(
-    dy: Any, x: Any, axis: int = -1, *, target: Any = None, out: Any = None
-) -> Launch:
-    """The gradient of `nn.softmax`, which is computed again: `y (dy - sum(y dy))`.
+@_operator("softmax_grad", "softmax")
+def softmax_grad(dy: Floats, x: Floats, axis: int = -1) -> Tensor:
+    """The gradient of `nn.softmax`: `y (dy - sum(y dy))`.
 
     Args:
-        dy: The gradient of the result.
-        x: As for `nn.softmax`.
-        axis: As for `nn.softmax`.
-        target: Where to compute.
         out: Where the result goes; may be `dy` or `x`.
-
-    Raises:
-        DTypeError, ShapeError, ArgumentError: an argument does not fit.
     """
-    given = {"axis": one_axis("nn.softmax_grad", axis)}
-    return call(softmax_grad, (dy, x), given, (), target, out)
+    given, rows = ir.rows.together(axis, dy=dy, x=x)
+    e, total = exponentials(rows)
+    inner = rows.fold("sum", lambda at: e(at) * given[at], "inner")
+
+    def element(at: Index) -> Expr:
+        share = 1.0 / total[rows.of(at)]
+        mean = inner[rows.of(at)] * share
+        return ir.stored(e(at) * share * (given[at] - mean), x.dtype)
+
+    return rows.whole(rows.each(element, "dx"))
 
 
 @_operator("log_softmax")
-def log_softmax(
-    x: Any, axis: int = -1, *, target: Any = None, out: Any = None
-) -> Launch:
+def log_softmax(x: Floats, axis: int = -1) -> Tensor:
     """The logarithm of softmax: x less the logarithm of the sum of exp(x).
 
     Args:
-        x: Floats of any shape; a number is a row of one.
         axis: The axis along which it sums.
-        target: Where to compute.
         out: Where the result goes; may be `x`.
-
-    Raises:
-        DTypeError, ShapeError, ArgumentError: an argument does not fit.
     """
-    given = {"axis": one_axis("nn.log_softmax", axis)}
-    return call(log_softmax, (x,), given, (), target, out)
+    rows = ir.rows.along(x, axis, fixed=True)
+    top, total = sums(rows)
+    log = rows.row(lambda row: ir.log(total[row]), "log_total")
+
+    def element(at: Index) -> Expr:
+        row = rows.of(at)
+        return ir.stored((rows[at] - top[row]) - log[row], x.dtype)
+
+    return rows.whole(rows.each(element, "y"))
 
 
-@_operator("log_softmax_grad", 2)
-def log_softmax_grad(
-    dy: Any, x: Any, axis: int = -1, *, target: Any = None, out: Any = None
-) -> Launch:
+@_operator("log_softmax_grad", "log_softmax")
+def log_softmax_grad(dy: Floats, x: Floats, axis: int = -1) -> Tensor:
     """The gradient of `nn.log_softmax`: `dy - softmax(x) sum(dy)`.
 
     Args:
-        dy: The gradient of the result.
-        x: As for `nn.log_softmax`.
-        axis: As for `nn.log_softmax`.
-        target: Where to compute.
         out: Where the result goes; may be `dy` or `x`.
-
-    Raises:
-        DTypeError, ShapeError, ArgumentError: an argument does not fit.
     """
-    given = {"axis": one_axis("nn.log_softmax_grad", axis)}
-    return call(log_softmax_grad, (dy, x), given, (), target, out)
+    given, rows = ir.rows.together(axis, dy=dy, x=x)
+    e, total = exponentials(rows)
+    summed = rows.fold("sum", given.__getitem__, "summed")
+
+    def element(at: Index) -> Expr:
+        share = summed[rows.of(at)] / total[rows.of(at)]
+        return ir.stored(given[at] - e(at) * share, x.dtype)
+
+    return rows.whole(rows.each(element, "dx"))
+
+
+def exponentials(rows: Rows) -> tuple[Callable[[Index], Expr], Tensor]:
+    """`exp(x - top)` of an element, and their sum over each row.
+
+    They are kept, in the memory of the result or in a row of it, but for narrow types
+    where rows are no neighbours in memory: there they are computed again.
+    """
+    top = rows.fold(ir.rows.top_of(rows.dtype), rows.__getitem__, "top")
+
+    def again(at: Index) -> Expr:
+        return ir.exp(rows[at] - top[rows.of(at)])
+
+    if rows.array.dtype.bits < 32 and rows.array.ndim > 2:
+        return again, rows.fold("sum", again, "total")
+    e = rows.each(again, "e")
+    return e.__getitem__, rows.fold("sum", e.__getitem__, "total")
+
+
+def sums(rows: Rows) -> tuple[Tensor, Tensor]:
+    """The maximum of each row, and the sum of `exp(x - top)`."""
+    top = rows.fold(ir.rows.top_of(rows.dtype), rows.__getitem__, "top")
+    total = rows.fold("sum", lambda at: ir.exp(rows[at] - top[rows.of(at)]), "total")
+    return top, total

@@ -20,7 +20,7 @@ from tensorlang.ir import sum as total
 from tensorlang.ir.nodes import Buffer, binary
 from tensorlang.ops.nn.epilogues import activated
 from tensorlang.ops.nn.images import numbers, staged
-from tensorlang.ops.nn.spreading import Indices, extents, spread
+from tensorlang.ops.nn.multi_store import Indices, extents, multi_store
 from tensorlang.ops.nn.winograd_matrices import TRANSFORMS, WINDOW
 from tensorlang.ops.nn.winograd_products import both
 
@@ -99,7 +99,9 @@ def _image(
         values = enumerate(both(transforms.image, grid))
         return [((p, c, tile), value) for p, value in values]
 
-    return spread(made, ("b", "c", "i", "j"), (n, inputs, *extents(*tiles)), body, x)
+    return multi_store(
+        made, ("b", "c", "i", "j"), (n, inputs, *extents(*tiles)), body, x
+    )
 
 
 def _within(place: Expr, extent: int) -> tuple[Expr, Expr]:
@@ -117,7 +119,7 @@ def _weight(w: Tensor, transforms: Transforms) -> Tensor:
         values = enumerate(both(transforms.weight, grid))
         return [((p, *at), value) for p, value in values]
 
-    return spread(made, ("wo", "wc"), (outputs, inputs), body, w)
+    return multi_store(made, ("wo", "wc"), (outputs, inputs), body, w)
 
 
 def _sums(image: Tensor, weight: Tensor) -> Tensor:
@@ -163,4 +165,4 @@ def _results(  # noqa: PLR0917 - as the first two
 
     inputs = (sums,) if b is None else (sums, b)
     sizes = (n, outputs, *extents(*tiles))
-    return spread(y, ("yb", "yo", "yi", "yj"), sizes, body, *inputs)
+    return multi_store(y, ("yb", "yo", "yi", "yj"), sizes, body, *inputs)

@@ -24,7 +24,7 @@ from tensorlang.ir import sum as total
 from tensorlang.ir.nodes import Buffer, binary
 from tensorlang.ops.nn.epilogues import activated
 from tensorlang.ops.nn.images import staged
-from tensorlang.ops.nn.spreading import Indices, extents, spread
+from tensorlang.ops.nn.multi_store import Indices, extents, multi_store
 from tensorlang.ops.nn.winograd_blocks import LANES, STRIP, Blocks
 from tensorlang.ops.nn.winograd_products import both
 
@@ -70,7 +70,7 @@ def lines(x: Tensor, cut: Blocks, weight: Tensor) -> Tensor:
         *outer, line, column = at
         return [((*outer, line * cut.pitch + column), element(at))]
 
-    return spread(made, ("b", "g", "cg", "c", "i", "j"), sizes, body, weight, x)
+    return multi_store(made, ("b", "g", "cg", "c", "i", "j"), sizes, body, weight, x)
 
 
 def _within(place: Expr, size: int) -> Expr:
@@ -113,7 +113,7 @@ def image(turned: Tensor, cut: Blocks) -> Tensor:
         ]
 
     sizes = (n, g, groups, *extents(cut.rows, cut.across), lanes)
-    return spread(made, ("b", "g", "cg", "i", "j", "c"), sizes, body, turned)
+    return multi_store(made, ("b", "g", "cg", "i", "j", "c"), sizes, body, turned)
 
 
 def sums(image: Tensor, weight: Tensor, cut: Blocks) -> Tensor:
@@ -168,7 +168,7 @@ def tiles(sums: Tensor, cut: Blocks) -> Tensor:
         return stores
 
     sizes = (n, g, strips, *extents(halves, cut.rows, cut.across, LANES))
-    return spread(made, ("b", "g", "s", "h", "i", "j", "o"), sizes, body, sums)
+    return multi_store(made, ("b", "g", "s", "h", "i", "j", "o"), sizes, body, sums)
 
 
 def turned_back(tiles: Tensor) -> Tensor:
@@ -216,4 +216,4 @@ def results(
         return [((image, output, block * cut.lines + i, j), value)]
 
     inputs = (turned,) if b is None else (turned, b)
-    return spread(y, names, sizes, body, *inputs, guard=guard)
+    return multi_store(y, names, sizes, body, *inputs, guard=guard)

@@ -13,7 +13,7 @@ from tensorlang.ir import as_expr, f32, select
 from tensorlang.ir.frontend import Stage, Tensor
 from tensorlang.ir.nodes import Buffer, binary, seq
 from tensorlang.ops.nn.images import numbers, staged
-from tensorlang.ops.nn.spreading import extents, spread
+from tensorlang.ops.nn.multi_store import extents, multi_store
 from tensorlang.ops.nn.winograd_blocks import LANES, STRIP, transformed
 from tensorlang.ops.nn.winograd_matrices import TRANSFORMS, WINDOW
 from tensorlang.ops.nn.winograd_products import both
@@ -31,7 +31,7 @@ def of_side(w: Tensor, *, m: int) -> Tensor:
     made = weights(w, TRANSFORMS[m])
     strips, points, depth, strip = made.shape
     last = depth - 1
-    filled = spread(
+    filled = multi_store(
         made.buffer,
         ("zs", "zp", "zo"),
         (strips, points, strip),
@@ -96,4 +96,4 @@ def weights(w: Tensor, transforms: Transforms) -> Tensor:
         return [((s, p, *place), value) for p, value in enumerate(values)]
 
     sizes = extents(strips, groups, halves, LANES, LANES)
-    return spread(made, ("s", "cg", "h", "c", "o"), sizes, body, turned)
+    return multi_store(made, ("s", "cg", "h", "c", "o"), sizes, body, turned)

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 
 from tensorlang.ir import compute, f64, reduce_axis
 from tensorlang.ir import sum as fold
+from tensorlang.ir.chunks import Parts
 from tensorlang.ir.frontend import Tensor
 from tensorlang.ir.intrinsics import isnan, sqrt
 from tensorlang.ir.nodes import Buffer, Expr, Select, Unary, as_expr
-from tensorlang.ops.along import Rows
-from tensorlang.ops.parts import Parts
+from tensorlang.ir.rows import Rows
 
 if TYPE_CHECKING:
+    from tensorlang.ir.chunks import Folded
     from tensorlang.ir.frontend import Reduction
-    from tensorlang.ops.along import Index
-    from tensorlang.ops.parts import Folded
+    from tensorlang.ir.rows import Index
 
 
 def adam(

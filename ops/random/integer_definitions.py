@@ -7,6 +7,7 @@ from typing import Final, TypeAlias
 
 from tensorlang.ir import frontend, function
 from tensorlang.ir.dtypes import DType, as_dtype, f32, i32, i64, u32
+from tensorlang.ir.extremes import packed, packs, position_of
 from tensorlang.ir.intrinsics import mulhi
 from tensorlang.ir.nodes import (
     Alloc,
@@ -23,7 +24,6 @@ from tensorlang.ir.nodes import (
     as_expr,
     seq,
 )
-from tensorlang.ops.math.reducers import packed, packs, position_of
 from tensorlang.ops.random import words
 from tensorlang.ops.random.definitions import Draw, N
 from tensorlang.ops.random.distributions import gumbel

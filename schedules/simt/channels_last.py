@@ -17,7 +17,6 @@ from typing import Final
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.nodes import Load, Var
-from tensorlang.schedules.cutting import tried
 from tensorlang.schedules.generic import stage_named
 from tensorlang.schedules.simt.edges import framing
 from tensorlang.schedules.simt.grid import one_each
@@ -25,6 +24,7 @@ from tensorlang.schedules.simt.tensor_contractions import tensor_contractions
 from tensorlang.schedules.simt.tensor_cores import NEEDED
 from tensorlang.schedules.simt.transpose import turned
 from tensorlang.schedules.stages import Stage, extent_of
+from tensorlang.schedules.tiling import attempt
 from tensorlang.scheduling import Knobs, Schedule
 
 _NARROW: Final = {"f16", "bf16"}
@@ -54,7 +54,7 @@ def channels_last(s: Schedule, knobs: Knobs, stage: Stage) -> None:
     for copy in copies:
         found = stage_named(s, copy)
         assert found is not None
-        if not tried(s, turned, s, knobs, found):
+        if not attempt(s, turned, s, knobs, found):
             one_each(s, [loop.var.name for loop in found.loops], _THREADS)
 
 

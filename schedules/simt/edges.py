@@ -15,10 +15,10 @@ from collections.abc import Iterable
 from tensorlang.ir.contents import blocks, reads, writes
 from tensorlang.ir.nodes import Buffer, Const, Let, Load, Select, Seq, Store
 from tensorlang.ir.simplify import simplify
-from tensorlang.schedules.cutting import tried
 from tensorlang.schedules.generic import stage_named
 from tensorlang.schedules.simt.staging import gathered
 from tensorlang.schedules.stages import INJECTIVE, Stage, kind_of
+from tensorlang.schedules.tiling import attempt
 from tensorlang.scheduling import Schedule
 
 
@@ -29,7 +29,7 @@ def gathered_with_edges(s: Schedule, copies: Iterable[str]) -> None:
         source = gathered(block).buffer
         maker = framing(s, source)
         if maker is not None and _readers(s, source) == {copy}:
-            tried(s, s.inline, maker.name)
+            attempt(s, s.inline, maker.name)
 
 
 def framing(s: Schedule, buffer: Buffer) -> Stage | None:

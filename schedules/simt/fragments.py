@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tensorlang.schedules.cutting import fused
+from tensorlang.schedules.tiling import fused
 from tensorlang.scheduling import Schedule
 
 WARP: Final = 32

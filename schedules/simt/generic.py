@@ -28,7 +28,6 @@ from tensorlang.ir.nodes import (
     Var,
 )
 from tensorlang.ir.visit import walk
-from tensorlang.schedules.cutting import tried
 from tensorlang.schedules.generic import inline_producers, stage_named, stage_names
 from tensorlang.schedules.simt.channels_last import channels_last
 from tensorlang.schedules.simt.grid import grid_knobs, is_empty, one_each, share_out
@@ -49,6 +48,7 @@ from tensorlang.schedules.stages import (
     is_elementwise,
     kind_of,
 )
+from tensorlang.schedules.tiling import attempt
 from tensorlang.scheduling import Knobs, Schedule, schedule
 
 _Way: TypeAlias = Callable[[Schedule, Knobs, Stage], None]
@@ -68,7 +68,7 @@ def generic(s: Schedule, knobs: Knobs) -> None:
     for name in _in_turn(s):
         stage = stage_named(s, name)
         if stage is not None and 0 not in map(extent_of, stage.loops):
-            any(tried(s, way, s, knobs, stage) for way in _WAYS[kind_of(stage)])
+            any(attempt(s, way, s, knobs, stage) for way in _WAYS[kind_of(stage)])
     for chain in _unbound(s.function):
         bind_somehow(s, chain)
 
@@ -160,7 +160,7 @@ def results(s: Schedule, knobs: Knobs, stage: Stage) -> None:
         s.reorder(*spatial, *folded)
     thread = one_each(s, spatial, threads)
     if len(stage.outputs) == 1:
-        tried(s, s.cache_write, stage.name, stage.output.name, "register", thread)
+        attempt(s, s.cache_write, stage.name, stage.output.name, "register", thread)
 
 
 _WAYS: Final[dict[str, tuple[_Way, ...]]] = {
@@ -182,10 +182,10 @@ def bind_somehow(s: Schedule, chain: Sequence[str]) -> None:
     if any(is_empty(s, name) for name in chain):
         return
     for count in range(len(chain), 0, -1):
-        if tried(s, one_each, s, chain[:count], 64):
+        if attempt(s, one_each, s, chain[:count], 64):
             return
     if chain:
-        tried(s, s.bind, chain[0], "block.x")
+        attempt(s, s.bind, chain[0], "block.x")
 
 
 def _unbound(func: Function) -> list[list[str]]:

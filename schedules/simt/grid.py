@@ -15,8 +15,8 @@ from math import prod
 from typing import Final
 
 from tensorlang.ir.nodes import Const
-from tensorlang.schedules.cutting import extent, fused
 from tensorlang.schedules.streaming import loop_named
+from tensorlang.schedules.tiling import extent, fused
 from tensorlang.scheduling import Knobs, Schedule
 
 THREADS: Final = (32, 64, 128, 256, 512)

@@ -20,9 +20,9 @@ from tensorlang.errors import ScheduleError
 from tensorlang.ir.contents import blocks, free_vars
 from tensorlang.ir.nodes import Load, Store
 from tensorlang.ir.visit import walk
-from tensorlang.schedules.cutting import fused
 from tensorlang.schedules.simt.grid import grid_knobs, one_each
 from tensorlang.schedules.stages import Stage, extent_of, is_elementwise
+from tensorlang.schedules.tiling import fused
 from tensorlang.scheduling import Knobs, Schedule
 
 _THREADS: Final = (32, 64, 128, 256)

@@ -23,7 +23,6 @@ from tensorlang.errors import ScheduleError
 from tensorlang.ir.contents import allocations, blocks, free_vars, reads
 from tensorlang.ir.nodes import Buffer, For, Load, Store, Var
 from tensorlang.ir.visit import walk
-from tensorlang.schedules.cutting import fused
 from tensorlang.schedules.generic import stage_named, stage_names
 from tensorlang.schedules.simt.edges import gathered_with_edges
 from tensorlang.schedules.stages import (
@@ -33,6 +32,7 @@ from tensorlang.schedules.stages import (
     extent_of,
     kind_of,
 )
+from tensorlang.schedules.tiling import fused
 from tensorlang.scheduling import Schedule
 
 _GROUPS: Final = ("batch", "row", "column")

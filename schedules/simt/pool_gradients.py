@@ -19,12 +19,12 @@ from tensorlang.errors import ScheduleError
 from tensorlang.ir.contents import allocations, blocks, free_vars
 from tensorlang.ir.nodes import Binary, Block, Const, Expr, Load
 from tensorlang.ir.visit import walk
-from tensorlang.schedules.cutting import tried
 from tensorlang.schedules.generic import stage_named
 from tensorlang.schedules.simt.generic import generic
 from tensorlang.schedules.simt.window_images import Line, held, written_out
 from tensorlang.schedules.simt.window_tiles import shared_out
 from tensorlang.schedules.stages import Stage, extent_of
+from tensorlang.schedules.tiling import attempt
 from tensorlang.scheduling import Knobs, Schedule, schedule
 
 _SIZES: Final = (1, 2, 3, 4, 5, 6, 7, 8)
@@ -66,7 +66,7 @@ class _Tile:
 @schedule("pool", algorithm="gathered", model="simt")
 def gathered(s: Schedule, knobs: Knobs) -> None:
     """A tile of pixels to a thread; what does not fit goes stage by stage."""
-    if not tried(s, _tiles, s, knobs):
+    if not attempt(s, _tiles, s, knobs):
         generic(s, knobs)
 
 

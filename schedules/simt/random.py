@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tensorlang.schedules.cutting import tried
 from tensorlang.schedules.random import nests
 from tensorlang.schedules.simt.generic import bind_somehow
 from tensorlang.schedules.simt.grid import grid_knobs, share_out
+from tensorlang.schedules.tiling import attempt
 from tensorlang.scheduling import Knobs, Schedule, schedule
 
 
@@ -14,5 +14,5 @@ def random(s: Schedule, knobs: Knobs) -> None:
     """Every nest is shared out, element by element."""
     grid = grid_knobs(s, knobs, 8 * s.function.buffers[-1].dtype.bytes)
     for chain in [[loop.var.name for loop in nest] for nest in nests(s.function)]:
-        if not tried(s, share_out, s, chain, grid):
+        if not attempt(s, share_out, s, chain, grid):
             bind_somehow(s, chain)

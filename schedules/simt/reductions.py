@@ -14,10 +14,10 @@ from typing import Final
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.nodes import For, Load
-from tensorlang.schedules.cutting import extent, fused, tried
 from tensorlang.schedules.simt.matrices import writer_of
 from tensorlang.schedules.simt.row_threads import RowThreads, along, row_knobs
 from tensorlang.schedules.stages import Stage, contiguous_loop, extent_of
+from tensorlang.schedules.tiling import attempt, extent, fused
 from tensorlang.scheduling import Knobs, Schedule
 from tensorlang.scheduling.linear import linear
 
@@ -46,7 +46,7 @@ def along_memory(s: Schedule, knobs: Knobs, stage: Stage) -> None:
     row, loop = _in_order(s, stage)
     blocks, inner = s.split(row, [None, how.rows]) if how.rows > 1 else (row, row)
     if writer:
-        tried(s, _written_by, s, writer, stage.output.name, inner)
+        attempt(s, _written_by, s, writer, stage.output.name, inner)
     along(s, loop, how)
     s.bind(blocks, "block.x")
     if how.rows > 1:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tensorlang.errors import ScheduleError
-from tensorlang.schedules.cutting import extent
+from tensorlang.schedules.tiling import extent
 from tensorlang.scheduling import Knobs, Schedule
 
 THREADS: Final = (4, 8, 16, 32, 64, 128, 256, 512, 1024)

@@ -24,7 +24,6 @@ from typing import Final
 
 from tensorlang.ir.contents import allocations, blocks, reads
 from tensorlang.ir.nodes import Buffer, Expr, as_expr
-from tensorlang.schedules.cutting import fused, tried
 from tensorlang.schedules.rows import rows_of
 from tensorlang.schedules.simt.generic import generic
 from tensorlang.schedules.simt.row_threads import RowThreads, along, row_knobs
@@ -36,6 +35,7 @@ from tensorlang.schedules.stages import (
     kind_of,
     stages,
 )
+from tensorlang.schedules.tiling import attempt, fused
 from tensorlang.scheduling import Knobs, Schedule, schedule
 
 _HELD_WORDS: Final = 64  # of a thread's registers, for parts of rows
@@ -96,7 +96,7 @@ def _inline_numbers(s: Schedule) -> None:
     for stage in list(stages(s.function)):
         made = stage.output in set(allocations(s.function)) and stage.output.ndim == 1
         if made and kind_of(stage) == INJECTIVE:
-            tried(s, s.inline, stage.name)
+            attempt(s, s.inline, stage.name)
 
 
 def _bits(stage: Stage) -> int:
@@ -127,7 +127,7 @@ def _again(s: Schedule) -> None:
     for stage in list(stages(s.function)):
         made = stage.output in set(allocations(s.function)) and stage.output.ndim > 1
         if made and kind_of(stage) == INJECTIVE:
-            tried(s, s.inline, stage.name)
+            attempt(s, s.inline, stage.name)
 
 
 def _merged(s: Schedule, how: RowThreads) -> Iterator[_Group]:
@@ -173,7 +173,7 @@ def _alone(
 
 def _merge(s: Schedule, group: _Group, own: _Group) -> bool:
     """Put a stage that stands alone into a group before it, if that is possible."""
-    if not tried(s, s.merge, group.outer, own.outer):
+    if not attempt(s, s.merge, group.outer, own.outer):
         return False
     s.merge(group.row, own.row)
     group.along |= own.along
@@ -184,9 +184,9 @@ def _of_one_row(s: Schedule, group: _Group, how: RowThreads, *, held: bool) -> N
     """Temporaries of one row, and copies of what is read more than once."""
     length = as_expr(how.length or 0)
     for buffer in list(allocations(s.function)):
-        stored = tried(s, s.store_at, buffer.name, group.row)
+        stored = attempt(s, s.store_at, buffer.name, group.row)
         if stored and held and _shaped(s, buffer.name).shape[-1:] == (length,):
-            tried(s, s.transform_layout, buffer.name, how.layout(buffer.ndim))
+            attempt(s, s.transform_layout, buffer.name, how.layout(buffer.ndim))
     if held:
         _copies(s, group, how)
 
@@ -201,7 +201,7 @@ def _copies(s: Schedule, group: _Group, how: RowThreads) -> None:
     given = {b.name: b for b in s.function.buffers if b.ndim > 1}
     for name, found in readers.items():
         if name in given and len(found) > 1:
-            tried(s, _copy, s, group, how, name, found)
+            attempt(s, _copy, s, group, how, name, found)
 
 
 def _copy(

@@ -18,8 +18,8 @@ from typing import Final
 
 from tensorlang.ir.contents import allocations, writes
 from tensorlang.ir.nodes import Block
-from tensorlang.schedules.cutting import fused, tried
 from tensorlang.schedules.scans import Nest, nest_of
+from tensorlang.schedules.tiling import attempt, fused
 from tensorlang.scheduling import Knobs, Schedule, schedule
 from tensorlang.scheduling.tree import paths_to
 
@@ -41,7 +41,7 @@ def running_folds(s: Schedule) -> None:
     first: Nest | None = None
     for nest in [nest_of(path) for path in paths_to(s.function, Block)]:
         if first and nest and nest.ordered and len(first.rows) == len(nest.rows) > 0:
-            tried(s, _walked, s, first, nest)
+            attempt(s, _walked, s, first, nest)
         first = nest
 
 
@@ -52,7 +52,7 @@ def _walked(s: Schedule, first: Nest, nest: Nest) -> None:
     blocks, thread = s.split(row, [None, _THREADS])
     held = {buffer.name for buffer in writes(first.block)}
     for buffer in list(allocations(s.function)):
-        if buffer.name in held and tried(s, s.store_at, buffer.name, thread):
+        if buffer.name in held and attempt(s, s.store_at, buffer.name, thread):
             s.set_scope(buffer.name, "register")
     s.bind(blocks, "block.x")
     s.bind(thread, "thread.x")

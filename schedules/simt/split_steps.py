@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from tensorlang.schedules.cutting import fused, tried
 from tensorlang.schedules.generic import stage_named
 from tensorlang.schedules.simt.grid import one_each
 from tensorlang.schedules.simt.matrices import Matrices, Sides
+from tensorlang.schedules.tiling import attempt, fused
 from tensorlang.scheduling import Schedule
 
 PARTS: Final = (1, 2, 4, 8, 16, 32, 64)
@@ -74,7 +74,7 @@ def added_up(s: Schedule, matrices: Matrices) -> None:
     (part,) = (loop.var.name for loop in stage.driven("reduction"))
     parts = next(loop for loop in stage.loops if loop.var.name == part).extent
     s.cache_write(matrices.block, stage.output.name, "register", spatial[-1])
-    tried(s, _written_by, s, matrices.writer)
+    attempt(s, _written_by, s, matrices.writer)
     one_each(s, spatial, _THREADS)
     if int(getattr(parts, "value", _UNROLLED)) <= _UNROLLED:
         s.unroll(part)

@@ -28,8 +28,8 @@ from tensorlang.ir.nodes import (
 )
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.visit import rebuild, substitute, walk
-from tensorlang.schedules.cutting import fused
 from tensorlang.schedules.simt.register_tiles import WIDE
+from tensorlang.schedules.tiling import fused
 from tensorlang.scheduling import Schedule
 
 _BANKS: Final = 8  # parts of 16 bytes before the banks begin again

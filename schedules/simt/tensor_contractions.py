@@ -15,7 +15,6 @@ from typing import Final
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.contents import blocks, writes
-from tensorlang.schedules.cutting import extent, fused, tried
 from tensorlang.schedules.generic import stage_named
 from tensorlang.schedules.simt.fragments import (
     columns_in_rows,
@@ -41,6 +40,7 @@ from tensorlang.schedules.simt.tensor_cores import (
     tile_of,
 )
 from tensorlang.schedules.stages import Stage, extent_of
+from tensorlang.schedules.tiling import attempt, extent, fused
 from tensorlang.scheduling import Knobs, Schedule
 
 _LEAST: Final = 16  # rows, columns and steps of one instruction
@@ -145,7 +145,7 @@ def _schedule(
         own[1:3] = [fused(s, own[1:3])]
     write, sums = s.cache_write(block, result.name, "shared", at=tiles[-1])
     if matrices.writer:
-        tried(s, _written_by, s, matrices.writer)
+        attempt(s, _written_by, s, matrices.writer)
     init = s.decompose_reduction(block, k0)
     for operand in staged:
         _stage(s, operand, k0, tile, form, wide=tile.wide and operand is staged[1])

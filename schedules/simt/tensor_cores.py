@@ -22,7 +22,6 @@ from tensorlang.errors import ScheduleError
 from tensorlang.ir.contents import free_vars, reads
 from tensorlang.ir.nodes import Buffer, For, Load
 from tensorlang.ir.tf32 import tf32
-from tensorlang.schedules.cutting import extent, fused, tried
 from tensorlang.schedules.generic import stage_named, stage_names
 from tensorlang.schedules.simt.fragments import (
     Lanes,
@@ -34,6 +33,7 @@ from tensorlang.schedules.simt.fragments import (
 )
 from tensorlang.schedules.simt.grid import GROUPS, neighbouring
 from tensorlang.schedules.stages import Stage, extent_of, has_long_chains, tile_axes
+from tensorlang.schedules.tiling import attempt, extent, fused
 from tensorlang.scheduling import Knobs, Schedule
 
 NEEDED: Final = frozenset(("mma", "ldmatrix"))
@@ -389,7 +389,7 @@ def _epilogues(s: Schedule, result: str, write: str) -> None:
         found = stage_named(s, name)
         read = set() if found is None else {b.name for b in reads(found.block.body)}
         if name != write and result in read:
-            tried(s, _fold_in, s, name)
+            attempt(s, _fold_in, s, name)
 
 
 def _fold_in(s: Schedule, name: str) -> None:

@@ -20,7 +20,6 @@ from typing import Final
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.contents import blocks, writes
-from tensorlang.schedules.cutting import extent, fused, tried
 from tensorlang.schedules.generic import stage_named
 from tensorlang.schedules.simt.fragments import over_threads
 from tensorlang.schedules.simt.grid import GROUPS, neighbouring
@@ -28,6 +27,7 @@ from tensorlang.schedules.simt.matrices import Matrices, Sides, as_matrices, sid
 from tensorlang.schedules.simt.register_tiles import WIDE, RegisterTile
 from tensorlang.schedules.simt.staging import Staged, lies
 from tensorlang.schedules.stages import Stage, extent_of
+from tensorlang.schedules.tiling import attempt, extent, fused
 from tensorlang.scheduling import Knobs, Schedule
 
 _SUMS: Final = (4, 8, 16)
@@ -200,7 +200,7 @@ def _schedule(
     (result,) = next(writes(b) for b in blocks(s.function) if b.name == block)
     write, sums = s.cache_write(block, result.name, "shared", at=j0)
     if block == matrices.block:
-        tried(s, _written_by, s, matrices.writer)
+        attempt(s, _written_by, s, matrices.writer)
     for operand, at in zip(staged, held, strict=True):
         operand.stage(s, k0)
         _in_fours(s, block, operand, at)

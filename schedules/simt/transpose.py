@@ -16,8 +16,8 @@ from typing import Final
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.nodes import For, Load
-from tensorlang.schedules.cutting import fused
 from tensorlang.schedules.stages import Stage, extent_of
+from tensorlang.schedules.tiling import fused
 from tensorlang.scheduling import Knobs, Schedule
 
 _SIDE: Final = 32  # of a square: a warp

@@ -22,10 +22,10 @@ from typing import Final
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.contents import writes
-from tensorlang.schedules.cutting import divisors, extent, fused
 from tensorlang.schedules.simt.sliding import WeightSums, weight_sums_of
 from tensorlang.schedules.simt.window_images import Line, held, under, written_out
 from tensorlang.schedules.stages import Stage
+from tensorlang.schedules.tiling import divisors, extent, fused
 from tensorlang.scheduling import Knobs, Schedule
 from tensorlang.scheduling.tree import block_of, find_block
 

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 
 from tensorlang.ir.nodes import Binary, Expr, Let, Load, Store, Var
 from tensorlang.ir.visit import substitute, walk
-from tensorlang.schedules.cutting import cut_at, extent, tried
 from tensorlang.schedules.generic import stage_named, stage_names
 from tensorlang.schedules.stages import INJECTIVE, kind_of
 from tensorlang.schedules.streaming import loop_named
+from tensorlang.schedules.tiling import attempt, cut_at, extent
 from tensorlang.scheduling import Schedule
 from tensorlang.scheduling.linear import linear
 from tensorlang.scheduling.tree import block_of, find_block
@@ -57,7 +57,7 @@ def held(
         ScheduleError: the part is of no constant size.
     """
     copy = _maker(s, image)
-    if copy and tried(s, s.compute_at, copy, place):
+    if copy and attempt(s, s.compute_at, copy, place):
         s.set_scope(image, "register")
     else:
         copy, kept = s.cache_read(readers[0], image, "register", place)

@@ -8,9 +8,9 @@ from math import prod
 from typing import Final
 
 from tensorlang.errors import ScheduleError
-from tensorlang.schedules.cutting import extent, fused
 from tensorlang.schedules.simt.sliding import Windows
 from tensorlang.schedules.stages import Stage
+from tensorlang.schedules.tiling import extent, fused
 from tensorlang.scheduling import Knobs, Schedule
 
 _COLUMNS: Final = (1, 2, 4, 8)

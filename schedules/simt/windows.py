@@ -22,13 +22,13 @@ from tensorlang.errors import ScheduleError
 from tensorlang.ir.contents import allocations, blocks
 from tensorlang.ir.nodes import Block, Load
 from tensorlang.ir.visit import walk
-from tensorlang.schedules.cutting import tried
 from tensorlang.schedules.generic import stage_named, stage_names
 from tensorlang.schedules.simt.sliding import Windows, windows_of
 from tensorlang.schedules.simt.window_gradients import weight_gradients
 from tensorlang.schedules.simt.window_images import Line, held, under, written_out
 from tensorlang.schedules.simt.window_tiles import MOST_TAPS, Tile, shared_out, tile_of
 from tensorlang.schedules.stages import INJECTIVE, Stage, extent_of, is_cheap, kind_of
+from tensorlang.schedules.tiling import attempt
 from tensorlang.scheduling import Knobs, Schedule
 
 
@@ -39,7 +39,7 @@ def windows(s: Schedule, knobs: Knobs) -> None:
         if stage is None or 0 in map(extent_of, stage.loops):
             continue
         if stage.driven("reduction"):
-            any(tried(s, way, s, knobs, stage) for way in (tiles, weight_gradients))
+            any(attempt(s, way, s, knobs, stage) for way in (tiles, weight_gradients))
 
 
 def tiles(s: Schedule, knobs: Knobs, stage: Stage) -> None:
@@ -80,7 +80,7 @@ def _inline_others(s: Schedule, slid: Windows) -> None:
     for name in stage_names(s):
         other = stage_named(s, name)
         if other is not None and other.output in made and is_cheap(other.block):
-            tried(s, s.inline, name)
+            attempt(s, s.inline, name)
 
 
 def _shown(s: Schedule, stage: Stage) -> Stage | None:

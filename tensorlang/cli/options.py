@@ -208,8 +208,8 @@ def workload(
         ShapeError, DTypeError, ArgumentError: an option does not fit the operator.
         OperatorError: the operator is not defined for this workload.
     """
-    from tensorlang.ops.asking import asked  # noqa: PLC0415 - loads NumPy
+    from tensorlang.ops.requests import requested  # noqa: PLC0415 - loads NumPy
 
     given = op.shorthand(shapes(shape)) or None
     named = attributes(attrs)
-    return asked(op, given, dtypes(dtype), named, shapes_by="--shape")
+    return requested(op, given, dtypes(dtype), named, shapes_by="--shape")

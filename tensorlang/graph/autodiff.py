@@ -15,7 +15,7 @@ import numpy as np
 
 from tensorlang.errors import GraphError
 from tensorlang.graph import gradient_rules as _rules  # noqa: F401 - they register
-from tensorlang.graph import second_rules as _second  # noqa: F401 - the same
+from tensorlang.graph import second_order as _second  # noqa: F401 - the same
 from tensorlang.graph.gradients import Found, Site, arguments_of, is_float, of_operator
 from tensorlang.graph.leaves import constant
 from tensorlang.graph.scopes import named, outside

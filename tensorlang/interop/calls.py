@@ -14,8 +14,10 @@ from tensorlang.errors import ArgumentError
 from tensorlang.graph.applying import inferred
 from tensorlang.graph.specs import Spec
 from tensorlang.graph.values import value_of
-from tensorlang.ops import random
+from tensorlang.ops import random, signature
+from tensorlang.ops.definition import Definition
 from tensorlang.ops.operator import Operator
+from tensorlang.ops.signature import Arrays, Other, Static
 
 INSTALL: Final = "pip install 'tensorlang[interop]'"
 # what a parameter takes, by its annotation; all others are attributes of other kinds
@@ -69,11 +71,34 @@ class Parameter:
 @cache
 def parameters(op: Operator) -> tuple[Parameter, ...]:
     """The parameters of an operator but `out` and `target`, in order."""
+    if isinstance(op, Definition):
+        return tuple(
+            Parameter(p.name, _declared(p), p.default, p.keyword)
+            for p in op.spec.parameters
+        )
     return tuple(
         Parameter(p.name, _kind(p), p.default, p.kind is p.KEYWORD_ONLY)
         for p in inspect.signature(op).parameters.values()
         if p.name not in _OF_CALLS
     )
+
+
+def _declared(parameter: signature.Parameter) -> str:
+    """What a parameter of a definition takes; see `KINDS`."""
+    match parameter.kind:
+        case Arrays(several=several, number=number):
+            return "arrays" if several else "operand" if number else "array"
+        case Static(types=types, choices=choices):
+            kinds = [kind for kind in types if kind is not type(None)]
+            plain = not choices or choices == (None,)
+            if {tuple, int} <= {*kinds}:
+                return "ints"
+            named = len(kinds) == 1 and plain and kinds[0] is not tuple
+            return kinds[0].__name__ if named else "other"
+        case Other("scalar"):
+            return "int" if type(parameter.default) is int else "float"
+        case Other(kind):
+            return {"shape": "sizes", "dtype": "str"}.get(kind, kind)
 
 
 def _kind(parameter: inspect.Parameter) -> str:

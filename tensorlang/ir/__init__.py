@@ -28,8 +28,10 @@ from tensorlang.ir.dtypes import (
 )
 
 if TYPE_CHECKING:
+    from tensorlang.ir import extremes, rows
     from tensorlang.ir.assembly import function
     from tensorlang.ir.derivatives import derivative
+    from tensorlang.ir.elementwise import elements, elementwise_tensors, stored, wide
     from tensorlang.ir.frontend import (
         ReduceAxis,
         Reduction,
@@ -76,7 +78,6 @@ if TYPE_CHECKING:
         tanh,
         trunc,
     )
-    from tensorlang.ir.lifting import elements, lifted, stored, wide
     from tensorlang.ir.nodes import (
         Buffer,
         Const,
@@ -123,11 +124,13 @@ __all__ = [
     "cos",
     "derivative",
     "elements",
+    "elementwise_tensors",
     "erf",
     "erfinv",
     "exp",
     "exp2",
     "expm1",
+    "extremes",
     "f16",
     "f32",
     "f64",
@@ -141,7 +144,6 @@ __all__ = [
     "intrinsic",
     "isinf",
     "isnan",
-    "lifted",
     "log",
     "log1p",
     "log2",
@@ -159,6 +161,7 @@ __all__ = [
     "require",
     "reshaped",
     "round",
+    "rows",
     "run",
     "scalar",
     "select",
@@ -181,7 +184,9 @@ __all__ = [
     "wide",
 ]
 
-_MODULES: Final = ("frontend", "intrinsics", "nodes", "reducers", "visit")
+_MODULES: Final = (
+    "extremes", "frontend", "intrinsics", "nodes", "reducers", "rows", "visit",
+)  # fmt: skip
 # what is loaded at its first use: a process that only calls kernels needs none of it
 _FRONTEND: Final = (
     "ReduceAxis", "Reduction", "Tensor", "argmax", "argmin", "compute",
@@ -197,6 +202,7 @@ _INTRINSICS: Final = (
     "isinf", "isnan", "log", "log1p", "log2", "maximum", "minimum", "pow", "round",
     "sigmoid", "sin", "sqrt", "tanh", "trunc",
 )  # fmt: skip
+_ELEMENTWISE: Final = ("elementwise_tensors", "elements", "stored", "wide")
 _HOME: Final[dict[str, tuple[str, str]]] = {
     **{name: ("frontend", name) for name in _FRONTEND},
     **{name: ("intrinsics", name) for name in _INTRINSICS},
@@ -204,7 +210,7 @@ _HOME: Final[dict[str, tuple[str, str]]] = {
     "Size": ("sizes", "Size"),
     "derivative": ("derivatives", "derivative"),
     "function": ("assembly", "function"),
-    **{name: ("lifting", name) for name in ("elements", "lifted", "stored", "wide")},
+    **{name: ("elementwise", name) for name in _ELEMENTWISE},
     "require": ("sizes", "require"),
     "parse": ("parser", "parse"),
     "run": ("interpreter", "run"),

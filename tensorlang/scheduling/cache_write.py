@@ -267,6 +267,11 @@ def _need_fold(place: Site, update: Store | Reduce) -> None:
             f"block {place.block.name!r} stores and reduces nothing to accumulate; "
             "leave accumulate out"
         )
+    if len(stored(place.block)) > 1:
+        raise ScheduleError(
+            f"block {place.block.name!r} updates {len(stored(place.block))} states, "
+            "which start together; accumulate takes one that is alone"
+        )
 
 
 def _update_of(place: Site, target: Buffer) -> Store | Reduce:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection
+from itertools import takewhile
 from typing import Any
 
 from tensorlang.errors import ScheduleError
@@ -47,6 +48,7 @@ from tensorlang.scheduling.tree import (
     paths_to,
     rename,
     replace,
+    values_of,
 )
 
 
@@ -96,7 +98,7 @@ def final_values(makers: list[Path], user: Path, buffer: Buffer) -> str | None:
 
 def _visits_each(user: Block, buffer: Buffer) -> bool:
     """As `_visits_all`, or of a padded buffer only all that was there before."""
-    ends = _beyond(user, buffer, read_indices(user, buffer))
+    ends = _beyond(user, buffer, read_indices(user, buffer, everywhere=True))
     return _visits_all(user, buffer) if ends == {} else ends is not None
 
 
@@ -119,7 +121,7 @@ def _beyond(
 
 def _visits_all(user: Block, buffer: Buffer) -> bool:
     """Whether a block has one instance for each element, read at its axes."""
-    found = read_indices(user, buffer)
+    found = read_indices(user, buffer, everywhere=True)
     sizes = {axis.var: linear(axis.extent) for axis in user.axes}
     for indices in found:
         given = [sizes.get(i) if isinstance(i, Var) else None for i in indices]
@@ -161,6 +163,64 @@ def unconditional(maker: Path, user: Path) -> str | None:
             f"block {block_of(maker).name!r} does not"
         )
     return None
+
+
+@legality("a consumer uses no value that is named behind its producer")
+def named_before(maker: Path, user: Path) -> str | None:
+    """What it computes with by name is in force at the producer too."""
+    block, there = block_of(user), values_of(maker)
+    for let in values_of(user):
+        used = let.var in free_vars(block)
+        if used and all(let is not other for other in there):
+            return (
+                f"block {block.name!r} uses {let.var.name!r}, which is named behind "
+                f"block {block_of(maker).name!r}"
+            )
+    return None
+
+
+@legality("a consumer leaves no loop in which it is used again")
+def left_for_good(user: Path, around: Path) -> str | None:
+    """Nothing behind it there uses what it writes, or writes what it reads.
+
+    In the loop's next iteration that would be another value.
+
+    Args:
+        user: The consumer.
+        around: What is around the place that it goes to.
+    """
+    block = block_of(user)
+    left = [n for n in user if isinstance(n, (For, While))]
+    left = [loop for loop in left if all(loop is not node for node in around)]
+    if not left:
+        return None
+    behind = takewhile(
+        lambda path: path[-1] is not user[-1],
+        reversed(list(actions(function_of(user)))),
+    )
+    for path in behind:
+        node = path[-1]
+        inside = any(n is left[0] for n in path)
+        if not inside or not isinstance(node, Stmt) or isinstance(node, _AROUND):
+            continue
+        made, given = writes(block), reads(block)
+        shared = ((reads(node) | writes(node)) & made) | (writes(node) & given)
+        if shared:
+            return (
+                f"{called(node)} uses {min(b.name for b in shared)!r} behind block "
+                f"{block.name!r} in each iteration of {_loop_name(left[0])}, which it "
+                "would leave"
+            )
+    return None
+
+
+_AROUND = For, If, While  # whose parts come by themselves
+
+
+def _loop_name(loop: For | While) -> str:
+    return (
+        f"loop {loop.var.name!r}" if isinstance(loop, For) else f"while {loop.cond!r}"
+    )
 
 
 @legality("an epilogue can run as soon as its element is made")
@@ -214,6 +274,8 @@ def fold_in(func: Function, block: str) -> Function:
             final_values(makers, user, buffer)
         for maker in makers:
             unconditional(maker, user)
+            named_before(maker, user)
+            left_for_good(user, maker)
             early_enough(maker, user, frozenset({buffer}))
         for maker, store in zip(makers, stores, strict=True):
             made = _with_epilogue(block_of(maker), store, block_of(user), names(func))

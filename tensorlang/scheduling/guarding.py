@@ -52,9 +52,19 @@ def carried_guards(place: Site, indices: tuple[Expr, ...], copy: Copy) -> list[E
     return guards
 
 
-def read_indices(block: Block, buffer: Buffer) -> set[tuple[Expr, ...]]:
-    """The different places a block reads of a buffer."""
-    loads = (n for n in walk(block.body) if isinstance(n, Load))
+def read_indices(
+    block: Block, buffer: Buffer, *, everywhere: bool = False
+) -> set[tuple[Expr, ...]]:
+    """The different places a block's body reads of a buffer.
+
+    Args:
+        block: The block.
+        buffer: The buffer.
+        everywhere: Whether what its start and its condition read counts as well.
+    """
+    loads = (
+        n for n in walk(block if everywhere else block.body) if isinstance(n, Load)
+    )
     return {load.indices for load in loads if load.buffer == buffer}
 
 

@@ -37,7 +37,8 @@ def guarded(stmt: Stmt, condition: Expr) -> Stmt:
 
 @guarded.register
 def _(stmt: Block, condition: Expr) -> Stmt:
-    if any(_loads(axis.value) for axis in stmt.axes):
+    own = [axis.value for axis in stmt.axes]
+    if any(map(_loads, own if stmt.where is None else [*own, stmt.where])):
         return If(condition, stmt)
     where = condition if stmt.where is None else condition & stmt.where
     return replace(stmt, where=where)

@@ -22,7 +22,7 @@ from tensorlang.ir.nodes import (
 )
 from tensorlang.ir.visit import substitute
 from tensorlang.scheduling.coverage import dense
-from tensorlang.scheduling.epilogue import early_enough
+from tensorlang.scheduling.epilogue import early_enough, left_for_good, named_before
 from tensorlang.scheduling.guarding import read_indices
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.linear import Linear, linear, number
@@ -45,6 +45,7 @@ from tensorlang.scheduling.tree import (
     block_of,
     called,
     conditions_apart,
+    constant,
     enclosing_loops,
     find_block,
     paths_to,
@@ -119,6 +120,20 @@ def finished(user: Path, place: Site, buffer: Buffer) -> str | None:
     return None
 
 
+@legality("a moved consumer reads no partial result")
+def no_partial_result(user: Path, place: Site) -> str | None:
+    """It shares no loop of the reduction with its producer, whose sums it saw grow."""
+    for loop in enclosing_loops(user):
+        shared = any(loop is outer for outer in (*place.outer, *place.inner))
+        folds = shared and loop_kind(place.block, loop.var) in FOLDED
+        if folds and constant(loop.extent) != 1:
+            return (
+                f"block {block_of(user).name!r} reads in each iteration of "
+                f"{loop.var.name!r} what block {place.block.name!r} has folded so far"
+            )
+    return None
+
+
 @primitive
 def reverse_compute_at(func: Function, block: str, loop: str) -> Function:
     """Consume what a loop body has produced right there.
@@ -172,8 +187,11 @@ def reverse_compute_at(func: Function, block: str, loop: str) -> Function:
         own if index in axes else point(linear(index))
         for index, own in zip(indices, part, strict=True)
     )
+    no_partial_result(user, place)
     _on_one_way(place, user)
+    named_before(place.path, user)
     _results_alive(place, writes(block_of(user)))
+    left_for_good(user, place.path[: place.depth])
     finished(user, place, buffer)
     others = _companions(place, user, dict(zip(indices, part, strict=True)))
     early_enough(place.path, user, frozenset({buffer, *others}))
@@ -242,7 +260,7 @@ def _same_tile(
     user: Block, buffer: Buffer, part: Region, parts: Mapping[Expr, Range]
 ) -> bool:
     """Whether what the consumer reads of a buffer is what an iteration writes of it."""
-    places = read_indices(user, buffer)
+    places = read_indices(user, buffer, everywhere=True)
     whole_parts = [of_extent(linear(extent)) for extent in buffer.shape]
     return len(places) == 1 and all(
         parts.get(index, everything) == own
@@ -253,7 +271,7 @@ def _same_tile(
 
 
 def _read_once(user: Block, buffer: Buffer) -> tuple[Expr, ...]:
-    found = read_indices(user, buffer)
+    found = read_indices(user, buffer, everywhere=True)
     folded = {axis.var for axis in user.axes if axis.kind != "spatial"}
     if len(found) == 1 and not folded & set(next(iter(found))):
         return next(iter(found))

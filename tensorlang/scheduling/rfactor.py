@@ -29,7 +29,7 @@ from tensorlang.scheduling.extents import known_without
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.linear import Linear, linear
 from tensorlang.scheduling.partials import FOLDED, none_empty, only_reduces, partial
-from tensorlang.scheduling.places import loop_ranges
+from tensorlang.scheduling.places import loop_ranges, stored
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.reduction import (
     guarded_by_ends,
@@ -165,10 +165,11 @@ def rfactor(
 
 def _one_update(block: Block) -> Reduce:
     updates = updates_of(block)
-    if len(updates) == 1:
+    if len(updates) == len(stored(block)) == 1:
         return updates[0]
     raise ScheduleError(
-        f"block {block.name!r} folds {len(updates)} states; rfactor takes apart one"
+        f"block {block.name!r} folds {len(updates)} states and updates "
+        f"{len(stored(block))}; rfactor takes apart one that is alone"
     )
 
 

@@ -206,6 +206,18 @@ def conditions_apart(path: Path, other: Path) -> Iterator[If | While]:
             yield node
 
 
+def values_of(path: Path) -> list[Let]:
+    """The named values in force at a place."""
+    found: list[Let] = []
+    for node, below in pairwise(path):
+        for stmt in node.stmts if isinstance(node, Seq) else ():
+            if stmt is below:
+                break
+            if isinstance(stmt, Let):
+                found.append(stmt)
+    return found
+
+
 def actions(func: Function) -> Iterator[Path]:
     """The paths to blocks, and to all but sequences and allocations outside of them."""
     for path in paths(func):

@@ -7,8 +7,8 @@ from tensorlang.cli.app import app
 from tensorlang.errors import TargetError
 from tensorlang.ir.parser import parse
 from tensorlang.ops import find
-from tensorlang.ops.asking import asked
 from tensorlang.ops.building import default
+from tensorlang.ops.requests import requested
 from tensorlang.runtime import build
 from tensorlang.tuner.pruning import overrun, refusal
 from tensorlang.tuner.static_cost import static_cost
@@ -36,7 +36,7 @@ def told(*arguments):
 
 def cost(name, *shapes, **pins):
     op = find(name)
-    workload = asked(op, shapes, None, {})
+    workload = requested(op, shapes, None, {})
     kernel = build(default(op, workload, SM, pins)[0], SM)
     return static_cost(kernel, op, workload)
 

@@ -235,6 +235,52 @@ def first(x: f32[3, 4], y: Out[f32[3, 4]]):
 """,
         step("compute_at", "t", "j"),
     ),
+    "a moved consumer reads no partial result": Broken(
+        """
+def f(x: i32[4], y: Out[i32[4, 1]]):
+    t = alloc(i32[1])
+    for o in range(4):
+        for i in range(1):
+            with block("t", vo=reduction(4, o), vi=spatial(1, i)):
+                reduce(sum, t[vi], x[vo])
+        for j in range(1):
+            with block("y", wo=spatial(4, o), vj=spatial(1, j)):
+                y[wo, vj] = t[vj]
+""",
+        step("reverse_compute_at", "y", "i"),
+    ),
+    "a consumer leaves no loop in which it is used again": Broken(
+        """
+def f(x: i32[3], y: Out[i32[3]]):
+    t = alloc(i32[1])
+    w = alloc(i32[3])
+    for i in range(3):
+        with block("w", vi=spatial(3, i)):
+            w[vi] = x[vi]
+    for a in range(3):
+        for b in range(1):
+            with block("t", va=spatial(3, a), vb=spatial(1, b)):
+                t[vb] = w[va]
+        for c in range(1):
+            with block("y", ya=spatial(3, a), yc=spatial(1, c)):
+                y[ya] = t[yc]
+""",
+        step("reverse_compute_at", "t", "i"),
+    ),
+    "a consumer uses no value that is named behind its producer": Broken(
+        """
+def f(x: i32[3], z: Out[i32[3]]):
+    t = alloc(i32[3])
+    for i in range(3):
+        with block("t", vi=spatial(3, i)):
+            t[vi] = x[vi]
+    b: i32 = x[1]
+    for a in range(3):
+        with block("z", va=spatial(3, a)):
+            z[va] = t[va] + b
+""",
+        step("reverse_compute_at", "z", "i"),
+    ),
     "an epilogue runs on no other condition than its block": Broken(
         """
 def some(x: f32[3, 4], y: InOut[f32[3, 4]]):

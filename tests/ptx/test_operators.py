@@ -90,7 +90,7 @@ SIMT = {
         "nn.rms_norm_grad",
         "f32",
         ((5, 4096), (5, 4096), (4096,)),
-        {"inputs": "dy x weight"},
+        {},
     ),
     "sum": ("math.sum", "f32", ((3, 1000),), {}),
     "logsumexp": ("math.logsumexp", "bf16", ((3, 1000),), {}),

@@ -3,14 +3,15 @@
 A few of each family; all of them with `pytest --ptx tests/targets`.
 """
 
+from itertools import chain
+
 import numpy as np
 import pytest
 
 from tensorlang import targets
 from tensorlang.ops import find
 from tensorlang.ops.examples import arguments
-from tensorlang.ops.tensors import TensorOperator
-from tensorlang.tuner.ragged import attempts, batches
+from tensorlang.tuner.ragged import attempts, served
 
 SPECIAL = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-45, -1e-40, 3e38, 0.5]
 NAMES = [
@@ -66,10 +67,7 @@ def assert_same(here, there):
 @pytest.mark.parametrize("name", NAMES)
 def test_the_same_bits(name, ptx_driver):
     op = find(name)
-    if isinstance(op, TensorOperator):
-        workload = next(batches(op.default, op.names(op.default)), op.default)
-    else:
-        workload = next(attempts(op, op.default, "odd"))
+    workload = next(chain(served(op, op.default), attempts(op, op.default, "odd")))
     here = results(op, workload, targets.host())
     there = results(op, workload, targets.get("cuda"))
     for a, b in zip(here, there, strict=True):

@@ -93,6 +93,52 @@ def rows(x: T[64, 1024], y: Out[T[64]]):
     assert gate.check(whole, gate.full) <= 1
 
 
+@operator("test_gate.total")
+def total(x: Any) -> Any:
+    k = reduce_axis(x.shape[0], "k")
+    return compute((1,), lambda _: sum(x[k].cast("i64"), k), "y")
+
+
+@operator("test_gate.dot")
+def dot(a: Any, b: Any) -> Any:
+    k = reduce_axis(a.shape[0], "k")
+    return compute((1,), lambda _: sum(a[k].cast("i32") * b[k].cast("i32"), k), "y")
+
+
+@pytest.mark.parametrize(
+    ("op", "dtype", "value", "kind"),
+    [
+        (total, "i16", "cast(f32, {x}[i])", "f32"),
+        (total, "u16", "cast(f32, {x}[i])", "f32"),
+        (dot, "i8", "cast(f32, cast(i32, {x}[i]) * cast(i32, {b}[i]))", "f32"),
+    ],
+)
+def test_an_accumulator_of_too_few_bits_is_found(
+    op: Operator, dtype: str, value: str, kind: str
+) -> None:
+    shapes = ((3000,),) if op is total else ((3000,), (3000,))
+    gate = Gate(op, op.workload(*shapes, dtypes=dtype), 0.0)
+    names = ("x",) if op is total else ("a", "b")
+    read = value.format(x=names[0], b=names[-1])
+    given = "".join(f"{name}: {dtype}[n], " for name in names)
+    result = "i64" if op is total else "i32"
+    kernel = ways(f"""
+def f({given}y: Out[{result}[1]], *, n: i64):
+    q = alloc({kind}[1])
+    q[0] = 0.0
+    for i in range(n):
+        q[0] = q[0] + {read}
+    y[0] = cast({result}, q[0])
+""")
+
+    def check() -> None:
+        for case in (*gate.small, gate.full):
+            gate.check(kernel, case)
+
+    with pytest.raises(Wrong, match=r"are wrong, given"):
+        check()
+
+
 def test_a_maximum_has_no_rounding_and_no_tolerance() -> None:
     func = row_max.function(row_max.workload((8, 100), dtypes="f32"))
     assert reassociation(func, {}) == 0.0
@@ -338,7 +384,7 @@ def test_what_has_no_value_of_nothing_is_not_asked_for_it(name: str) -> None:
     op = find(name)
     workload = op.workload((4096,))
     gate = Gate(op, workload, op.algorithms["direct"].tolerance)
-    assert [case.workload.shapes for case in gate.small] == [((1, 5),), ((1, 1),)]
+    assert [case.workload.shapes for case in gate.small] == [((5,),), ((1,),)]
     kernel = op.build(workload)
     for case in (*gate.small, gate.full):
         assert gate.check(kernel, case) == 0.0

@@ -21,16 +21,10 @@ def gradients(op, workload, *arrays):
     """By the definition, and by the algorithm for GPUs."""
     for algorithm in ("direct", "gathered"):
         func = op.function(workload, algorithm)
-        shape = tuple(workload.named["size"] if len(arrays) == 1 else arrays[1].shape)
-        shaped = [a.reshape(s) for a, s in zip(arrays, workload.shapes, strict=True)]
-        if len(arrays) == 1:
-            last = workload.named["layout"][-1] == "C"
-            given = shaped[0].shape
-            shape = (given[0], *shape, *given[-1:]) if last else (given[0], *shape)
-        else:
-            shape = shaped[1].shape
-        made = np.full(shape, np.nan, "f4")
-        run(func, *shaped, made, n=shape[0])
+        rest = [[n.value for n in param.buffer.shape[1:]] for param in func.params]
+        shaped = [a.reshape(-1, *s) for a, s in zip(arrays, rest, strict=False)]
+        made = np.full((len(shaped[0]), *rest[-1]), np.nan, "f4")
+        run(func, *shaped, made)
         yield made
 
 
@@ -62,7 +56,7 @@ def test_means(way, padding):
     way = way | {"count_include_pad": padding}
     shape = find("nn.avg_pool2d").shape(image, **way)
     op = find("nn.avg_pool2d_grad")
-    workload = op.workload(shape, size=(7, 8), **way)
+    workload = op.workload(shape, image, **way)
     dy = np.random.default_rng(0).integers(1, 9, shape).astype("f4")
-    expected, made = gradients(op, workload, dy)
+    expected, made = gradients(op, workload, dy, np.full(image, np.nan, "f4"))
     np.testing.assert_allclose(made, expected, rtol=1e-6)

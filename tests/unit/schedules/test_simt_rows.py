@@ -55,7 +55,7 @@ def test_softmax(shape, pinned, target):
     func = made("nn.softmax", shape, target=target, **pinned)
     x = RNG.normal(size=shape).astype("f4")
     y = np.full_like(x, np.nan)
-    report = run(func, x.reshape(-1), y.reshape(-1), m=shape[0])
+    report = run(func, x.reshape(-1), y.reshape(-1), n0=shape[0])
     np.testing.assert_allclose(y, softmax(x), rtol=1e-5, atol=1e-7)
     assert sum(report.bank_conflicts.values()) == 0
 
@@ -124,7 +124,7 @@ def test_columns_of_a_matrix(rows):
     weight, dx = RNG.normal(size=96).astype("f4"), np.empty((rows, 96), "f4")
     dweight = np.full(96, np.nan, "f4")
     arrays = (dy, x, weight, dx, dweight)
-    report = run(func, *(a.reshape(-1) for a in arrays), eps=1e-5, m=rows)
+    report = run(func, *(a.reshape(-1) for a in arrays), eps=1e-5, n0=rows)
     unit = x / np.sqrt(np.square(x).mean(1, keepdims=True) + 1e-5)
     np.testing.assert_allclose(dweight, (dy * unit).sum(0), rtol=1e-4, atol=1e-5)
     assert sum(report.bank_conflicts.values()) == 0

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from tensorlang.codegen.blocks import remove_blocks
 from tensorlang.errors import ScheduleError
-from tensorlang.ir import compute, function, placeholder, verify
+from tensorlang.ir import compute, function, placeholder, run, verify
 from tensorlang.ir.contents import free_vars, loops
 from tensorlang.ir.parser import parse
 from tensorlang.scheduling import Schedule
@@ -24,6 +25,7 @@ from tensorlang.scheduling.pipeline import double_buffer
 from tensorlang.scheduling.reduction import decompose_reduction
 from tensorlang.scheduling.reindex import reindex
 from tensorlang.scheduling.reverse_compute_at import reverse_compute_at
+from tensorlang.scheduling.rfactor import rfactor
 from tensorlang.scheduling.tensorize import tensorize
 
 COPY = parse("""
@@ -599,3 +601,124 @@ def test_loops_of_no_steps_fuse(shape):
         fused = s.fuse(fused, loop)
     s.parallel(fused)
     verify(s.function)
+
+
+PARTIAL = """
+def f(x: i32[4], y: Out[i32[4, 1]]):
+    t = alloc(i32[1])
+    for o in range(4):
+        for i in range(1):
+            with block("t", vo=reduction(4, o), vi=spatial(1, i)):
+                reduce(sum, t[vi], x[vo])
+        for j in range(1):
+            with block("y", wo=spatial(4, o), vj=spatial(1, j)):
+                y[wo, vj] = t[vj]
+"""
+TOGETHER = """
+def f(x: i32[4], s: Out[i32[1]]):
+    m = alloc(i32[1])
+    for i in range(1):
+        for k in range(4):
+            with block("m", vi=spatial(1, i), vk=reduction(4, k)):
+                reduce(max, m[vi], x[vk])
+            with block("s", wi=spatial(1, i), wk=reduction(4, k)):
+                reduce(sum, s[wi], m[wi])
+"""
+USED_AGAIN = """
+def f(x: i32[3], y: Out[i32[3]]):
+    t = alloc(i32[1])
+    w = alloc(i32[3])
+    for i in range(3):
+        with block("w", vi=spatial(3, i)):
+            w[vi] = x[vi]
+    for a in range(3):
+        for b in range(1):
+            with block("t", va=spatial(3, a), vb=spatial(1, b)):
+                t[vb] = w[va]
+        for c in range(1):
+            with block("y", ya=spatial(3, a), yc=spatial(1, c)):
+                y[ya] = t[yc]
+"""
+NAMED = """
+def f(x: i32[3], z: Out[i32[3]]):
+    t = alloc(i32[3])
+    for i in range(3):
+        with block("t", vi=spatial(3, i)):
+            t[vi] = x[vi]
+    b: i32 = x[1]
+    for a in range(3):
+        with block("z", va=spatial(3, a)):
+            z[va] = t[va] + b
+"""
+START = """
+def f(x: i32[3], z: Out[i32[3]]):
+    t = alloc(i32[3])
+    for i in range(3):
+        with block("t", vi=spatial(3, i)):
+            t[vi] = x[vi]
+    for a in range(3):
+        for b in range(2):
+            with block("z", va=spatial(3, a), vb=reduction(2, b)):
+                with init():
+                    z[va] = t[2 - va]
+                reduce(sum, z[va], t[va])
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "block", "loop", "says"),
+    [
+        (PARTIAL, "y", "i", "what block 't' has folded so far"),
+        (PARTIAL, "y", "o", "what block 't' has folded so far"),
+        (TOGETHER, "s", "i", "what block 'm' has folded so far"),
+        (USED_AGAIN, "t", "i", "uses 't' behind block 't' in each iteration of loop"),
+        (NAMED, "z", "i", "uses 'b', which is named behind block 't'"),
+        (START, "z", "i", "reads 't' in 2 places"),
+    ],
+)
+def test_a_consumer_keeps_what_it_read(text, block, loop, says):
+    with pytest.raises(ScheduleError, match=says):
+        reverse_compute_at(parse(text), block, loop)
+
+
+def test_an_epilogue_uses_no_value_that_is_named_behind_its_block():
+    with pytest.raises(ScheduleError, match="'b', which is named behind block 't'"):
+        inline(parse(NAMED), "z", reverse=True)
+
+
+def test_of_several_states_none_is_taken_apart_from_the_others():
+    two = parse("""
+def f(x: i32[4], s: Out[i32[1]], p: Out[i32[1]]):
+    for i in range(1):
+        for k in range(4):
+            with block("sp", vi=spatial(1, i), vk=reduction(4, k)):
+                reduce(sum, s[vi], x[vk])
+                reduce(max, p[vi], x[vk])
+""")
+    with pytest.raises(ScheduleError, match="updates 2 states, which start together"):
+        cache_write(two, "sp", "p", "global", "k", accumulate=True)
+    beside = parse("""
+def f(x: i32[4], z: Out[i32[1]], p: InOut[i32[1]]):
+    for a in range(1):
+        for b in range(4):
+            with block("z", va=spatial(1, a), vb=reduction(4, b)):
+                with init():
+                    z[va] = i32(0)
+                    p[va] = i32(5)
+                reduce(sum, z[va], x[vb])
+                p[va] = p[va] * i32(2) + x[vb]
+""")
+    with pytest.raises(ScheduleError, match="folds 1 states and updates 2"):
+        rfactor(beside, "z", "b", 0)
+
+
+def test_a_condition_that_loads_is_asked_within_the_loop_only():
+    func = parse("""
+def f(x: i32[4], z: InOut[i32[4]]):
+    for a in range(4):
+        with block("z", va=spatial(4, a), where=x[3 - a] > i32(1)):
+            z[va] = x[va]
+""")
+    x, z = np.arange(4, dtype=np.int32), np.zeros(4, np.int32)
+    run(split(func, "a", [None, 3])[0], x, z)
+    assert z.tolist() == [0, 1, 0, 0]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from tensorlang.graph.gradients import Found, Site, rule
-from tensorlang.graph.second_words import WINDOW, WORDS
+from tensorlang.graph.second_order_forms import WINDOW, WORDS
 from tensorlang.graph.specs import TensorSpec
 from tensorlang.graph.values import Value, zeros
 from tensorlang.ops import find, math, nn

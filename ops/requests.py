@@ -26,7 +26,7 @@ _MOST_ELEMENTS: Final = 1 << 48
 _OF_CALLS: Final = {"out", "target", "key"}  # not of workloads
 
 
-def asked(
+def requested(
     op: Operator,
     shapes: Sequence[Sequence[int]] | None = None,
     dtypes: Sequence[str] | str | None = None,

@@ -22,7 +22,7 @@ def extents(*sizes: int) -> tuple[Expr, ...]:
     return tuple(as_expr(size) for size in sizes)
 
 
-def spread(
+def multi_store(
     buffer: Buffer,
     names: Sequence[str],
     sizes: Sequence[Expr],

@@ -13,7 +13,7 @@ from tensorlang.schedules.streaming import loop_named, whole_steps
 from tensorlang.scheduling import Schedule
 
 
-def tried(s: Schedule, step: Callable[..., object], *args: object) -> bool:
+def attempt(s: Schedule, step: Callable[..., object], *args: object) -> bool:
     """Whether a step went through; where it does not, nothing of it stays."""
     function, trace = s.function, s.trace
     try:

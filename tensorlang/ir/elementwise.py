@@ -43,7 +43,7 @@ def stored(value: Expr, dtype: DType) -> Expr:
     return value if value.dtype == boolean else value.cast(dtype)
 
 
-def lifted(
+def elementwise_tensors(
     body: Callable[..., Any],
     operands: Sequence[str],
     outputs: Mapping[str, str] = _ONE,

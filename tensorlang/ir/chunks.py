@@ -1,4 +1,4 @@
-"""Parts of rows: a fold of fixed lengths first, and of their results then.
+"""Chunked reductions: chunks of fixed length first, and their results then.
 
 A row `[m, n]` or `[m, n, i]` is cut into parts of one length and a rest. How it is cut
 depends on nothing but the rows, so the same bits come out of any number of threads.
@@ -11,15 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from tensorlang.ir import as_expr, compute, reduce_axis, reduction
-from tensorlang.ir.frontend import Tensor
-from tensorlang.ir.nodes import Binary, Block, For, Var
+from tensorlang.ir.frontend import Tensor, compute, reduce_axis, reduction
+from tensorlang.ir.nodes import Binary, Block, For, Var, as_expr
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.visit import substitute
 
 if TYPE_CHECKING:
     from tensorlang.ir.nodes import Expr, Reducer, Stmt
-    from tensorlang.ops.along import Index, Rows
+    from tensorlang.ir.rows import Index, Rows
 
 _ELEMENTS: Final = 1 << 13  # of a part, where they are neighbours
 _STEPS: Final = 1 << 8  # of a part, where they are not
@@ -66,7 +65,7 @@ class Parts:
 
     @property
     def _single(self) -> bool:
-        return bool(self.rows.array.shape[0] == as_expr(1))
+        return as_expr(self.rows.array.shape[0]) == as_expr(1)
 
     @property
     def _shape(self) -> tuple[Expr, ...]:

@@ -1,0 +1,196 @@
+"""Folds: operators that make one value of each row, and their gradients.
+
+    @fold("math.logsumexp", Floats)
+    def logsumexp(rows: Rows) -> Tensor:
+        "The logarithm of the sum of exponentials."
+        ...
+
+`logsumexp(x, axis=None, keepdims=False)` folds an axis, several, or all. A definition
+gets the array as rows (`tensorlang.ir.rows`), and the operator's further parameters.
+Its gradient is defined beside it:
+
+    @logsumexp.gradient  # in one trip
+    def logsumexp_grad(dy: Tensor, rows: Rows) -> Tensor: ...
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from tensorlang import ir
+from tensorlang.errors import ShapeError
+from tensorlang.ops import signature
+from tensorlang.ops.definition import Body, Definition, checked_name
+from tensorlang.ops.signature import FLOATS, Arrays, Parameter, Spec, Static
+
+if TYPE_CHECKING:
+    from tensorlang.ir.frontend import Tensor
+
+_USUAL: Final = (512, 4096)
+_AXES: Final = Static((int, tuple), (None,), "None, a whole number or a tuple of them")
+_AXIS: Final = Static((int,), (None,), "None or a whole number")
+_MEANINGS: Final = {
+    "axis": "The axes to fold: a number, a tuple of numbers, or all of them.",
+    "keepdims": "Whether folded axes stay, with an extent of 1.",
+}
+_POSITION: Final = {
+    "axis": "The axis along which positions count; None: in the flattened array."
+}
+
+
+def _static(name: str, kind: Static, default: Any) -> Parameter:
+    return Parameter(name, kind, default, keyword=False)
+
+
+class Fold(Definition):
+    """An operator that makes one value of each row.
+
+    Args:
+        id: Its canonical id.
+        body: From rows, and further parameters, to a value a row.
+        of: The element types that it takes.
+        empty: Whether a row without elements has a value.
+        position: Whether that is a position, along one axis or in the whole array.
+        options: As for `Definition`.
+    """
+
+    def __init__(
+        self,
+        id: str,
+        body: Body,
+        of: Arrays,
+        *,
+        empty: bool = True,
+        position: bool = False,
+        **options: Any,
+    ) -> None:
+        self._of, self._empty = of, empty
+        self._axis = _AXIS if position else _AXES
+        options.setdefault("shapes", (_USUAL,))
+        options.setdefault("scheduled_as", "rows")
+        options.setdefault("meanings", _MEANINGS | (_POSITION if position else {}))
+        super().__init__(id, body, whole=True, usual={"axis": -1}, **options)
+
+    @cached_property
+    def more(self) -> tuple[Parameter, ...]:
+        """Its parameters beside the array, the axes and `keepdims`."""
+        return signature.spec(self.id, self.body).parameters[1:]
+
+    @cached_property
+    def spec(self) -> Spec:
+        """The array, the axes, further parameters, and whether folded axes stay."""
+        x = Parameter("x", self._of, inspect.Parameter.empty, keyword=False)
+        axis = _static("axis", self._axis, None)
+        keepdims = _static("keepdims", signature.FLAG, default=False)
+        return Spec(self.id, (x, axis, *self.more, keepdims))
+
+    @property
+    def definition(self) -> Body:
+        """The definition on tensors."""
+        return self._folded
+
+    def _folded(self, *, x: Tensor, axis: Any, keepdims: bool, **more: Any) -> Tensor:
+        rows = ir.rows.along(x, axis)
+        if not self._empty and rows.is_empty:
+            ir.require(
+                any(extent == 0 for extent in rows.shape(keepdims=False)),
+                "an array of shape {shape} has nothing to choose from along axis "
+                "{axis}",
+                ShapeError,
+                shape=x.shape,
+                axis=axis,
+            )
+        return rows.folded(self.body(rows, **more), keepdims=keepdims)
+
+    # ------------------------------------------------------------------- gradients
+
+    def gradient(self, rule: Body) -> FoldGradient:
+        """Give it a gradient: a decorator.
+
+        The rule gets the gradient of the result, what the definition gets, and returns
+        that of the array.
+        """
+        return FoldGradient(self, rule)
+
+
+class FoldGradient(Definition):
+    """The gradient of a fold.
+
+    Args:
+        of: The fold.
+        rule: From the gradient of its result, rows and further parameters to that of
+            the array.
+    """
+
+    def __init__(self, of: Fold, rule: Body) -> None:
+        self.of = of
+        meant = dict.fromkeys(("x", *of.spec.attributes, *map(_name, of.more)))
+        super().__init__(
+            f"{of.id}_grad",
+            rule,
+            shapes=(_USUAL[:1], _USUAL),
+            usual={"axis": -1},
+            whole=True,
+            aliases=tuple(f"{alias}_grad" for alias in of.aliases),
+            scheduled_as=of.scheduled_as,
+            meanings=dict.fromkeys(meant, f"As for `{of.id}`."),
+            module=of.module,
+        )
+
+    @cached_property
+    def spec(self) -> Spec:
+        """The gradient of the result, and what the fold takes, of floats."""
+        none, kind = inspect.Parameter.empty, Arrays("floats", FLOATS)
+        arrays = [Parameter(name, kind, none, keyword=False) for name in ("dy", "x")]
+        return Spec(self.id, (*arrays, *self.of.spec.parameters[1:]))
+
+    @property
+    def definition(self) -> Body:
+        """The definition on tensors."""
+        return self._spread
+
+    def _spread(
+        self, *, dy: Tensor, x: Tensor, axis: Any, keepdims: bool, **more: Any
+    ) -> Tensor:
+        rows = ir.rows.along(x, axis)
+        made = rows.shape(keepdims=keepdims)
+        ir.require(
+            len(dy.shape) == len(made) and dy.shape == made,
+            "dy has shape {dy}; folding axis {axis} of shape {x} gives {made}",
+            ShapeError,
+            dy=dy.shape,
+            axis=axis,
+            x=x.shape,
+            made=made,
+        )
+        return self.body(dy, rows, **more)  # type: ignore[no-any-return]
+
+
+def _name(parameter: Parameter) -> str:
+    return parameter.name
+
+
+def fold(
+    id: str, of: Any, *, aliases: tuple[str, ...] | None = None, **options: Any
+) -> Callable[[Callable[..., Tensor]], Fold]:
+    """Make an operator of what becomes of each row: a decorator.
+
+    Args:
+        id: Its canonical id, such as `my.range`.
+        of: What it takes: `Floats`, `Numbers` or `Anything`.
+        aliases: Other names for it; by default the last part of its id.
+        options: As for `Fold`.
+
+    Raises:
+        OperatorError: the name is not an identifier, or another operator has it.
+    """
+    checked_name(id)
+    names = (id.rpartition(".")[2],) if aliases is None else aliases
+
+    def make(body: Callable[..., Tensor]) -> Fold:
+        return Fold(id, body, of, aliases=names, **options)
+
+    return make
