@@ -17,6 +17,7 @@ from tensorlang_test_programs.odd_stages import (
     several,
     triangle,
 )
+from tensorlang_test_programs.shared_states import named, running, together
 from tensorlang_test_programs.tiles import staged, tile
 from tensorlang_test_programs.values import computed, converted
 
@@ -92,7 +93,7 @@ def _fold(draft: Draft, tag: str, *, last: bool) -> None:
     out = draft.result(f"t{tag}", shape, last=last)
     if not folded:
         return draft.done(axes.nest(Store(out, places, value)), out, large)
-    init = Store(out, places, start) if draft.chance(5) else None
+    init = Store(out, places, start) if draft.chance(3) else None
     nest = axes.nest(Reduce(reducer, (out,), places, (value,)), init=init)
     grown = large * count if name == "sum" else large
     return draft.done(nest, out, grown if init is None else grown + first)
@@ -246,5 +247,6 @@ STAGES: Final[tuple[Callable[..., None], ...]] = (
     ),
     *(placed, twins, twins, staged, tile, tile),
     *(several, inner_loop, set_before, triangle, flags),
+    *(running, running, together, together, named),
     *(product, product, epilogue, softmax, attention, means),
 )
