@@ -20,6 +20,7 @@ from tensorlang.ir.nodes import (
     Let,
     Load,
     Node,
+    Reduce,
     Seq,
     Stmt,
     Store,
@@ -147,7 +148,31 @@ def sources_stay(path: Path, users: list[Path]) -> str | None:
                 f"block {block_of(path).name!r} reads {buffer.name!r}, which is "
                 "written before its value is used; cache_read it first"
             )
+    for other in order[:start]:
+        for buffer in used & writes(_own(other[-1])):
+            if any(_made_again(path, user, other, buffer) for user in users):
+                return (
+                    f"block {block_of(path).name!r} reads {buffer.name!r} as it is in "
+                    "each iteration of a loop that it would leave; cache_read it first"
+                )
     return None
+
+
+def _made_again(path: Path, user: Path, other: Path, buffer: Buffer) -> bool:
+    """Whether a loop around the block, not around its user, writes a buffer anew."""
+    left = [n for n in path if isinstance(n, (For, While))]
+    left = [loop for loop in left if all(loop is not node for node in user)]
+    node = other[-1]
+    axes = {a.var: a.value for a in node.axes} if isinstance(node, Block) else {}
+    stores = [n for n in walk(node) if isinstance(n, Store) and n.buffer == buffer]
+    folds = [n for n in walk(node) if isinstance(n, Reduce) and buffer in n.buffers]
+    places = [substitute(i, axes) for n in (*stores, *folds) for i in n.indices]
+    driving = frozenset[Var]().union(*(linear(place).vars for place in places))
+    return any(
+        any(loop is around for around in other)
+        and not (isinstance(loop, For) and loop.var in driving)
+        for loop in left
+    )
 
 
 def _shared_loop(path: Path, user: Path, other: Path) -> bool:

@@ -17,6 +17,7 @@ from tensorlang.ir.nodes import (
     Expr,
     For,
     If,
+    Let,
     Load,
     Node,
     Reduce,
@@ -47,7 +48,9 @@ def in_one_loop(draft: Draft) -> None:
         kept, taken, local = _sliced(draft, kept, taken, (loop, extent))
     carried = bool(local)
     for stmt in taken:
-        if not isinstance(stmt, Alloc):
+        if isinstance(stmt, Let):
+            inside.append(stmt)
+        elif not isinstance(stmt, Alloc):
             inside.append(_stage(draft, stmt, loop, extent, local))
         elif draft.chance(2):
             local.add(stmt.buffer)

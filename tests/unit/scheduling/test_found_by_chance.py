@@ -722,3 +722,40 @@ def f(x: i32[4], z: InOut[i32[4]]):
     x, z = np.arange(4, dtype=np.int32), np.zeros(4, np.int32)
     run(split(func, "a", [None, 3])[0], x, z)
     assert z.tolist() == [0, 1, 0, 0]
+
+
+def test_a_partial_result_is_not_inlined_behind_the_loop_that_makes_it():
+    func = parse("""
+def f(x: f32[4], y: Out[f32[4]]):
+    r = alloc(f32[1])
+    t = alloc(f32[4, 1])
+    for q in range(4):
+        for i in range(1):
+            with block("r", vi=spatial(1, i), vq=reduction(4, q)):
+                reduce(sum, r[vi], x[vq])
+        for j in range(1):
+            with block("t", wq=spatial(4, q), vj=spatial(1, j)):
+                t[wq, vj] = r[vj]
+    for k in range(4):
+        with block("y", vk=spatial(4, k)):
+            y[vk] = t[vk, 0]
+""")
+    with pytest.raises(ScheduleError, match="as it is in each iteration of a loop"):
+        inline(func, "t")
+
+
+def test_what_a_loop_writes_once_is_inlined_behind_it(same_meaning):
+    func = parse("""
+def f(x: f32[4], y: Out[f32[4]]):
+    r = alloc(f32[4])
+    t = alloc(f32[4])
+    for q in range(4):
+        with block("r", vq=spatial(4, q)):
+            r[vq] = x[vq] * 2.0
+        with block("t", wq=spatial(4, q)):
+            t[wq] = r[wq] + 1.0
+    for k in range(4):
+        with block("y", vk=spatial(4, k)):
+            y[vk] = t[vk]
+""")
+    same_meaning(func, inline(func, "t"))
