@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
@@ -11,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from tensorlang.errors import ArgumentError, OperatorError, ShapeError
+from tensorlang.errors import ArgumentError, OperatorError
 from tensorlang.ops import binding, signature
 from tensorlang.ops.declarations import declarations
 from tensorlang.ops.documentation import documented
 from tensorlang.ops.operator import DIRECT, Algorithm, Define, Launch, Operator, Shapes
 from tensorlang.ops.signature import NUMBERS, Arrays, Parameter, Spec, Static
-from tensorlang.ops.tensors import MOST_ELEMENTS, Ready
+from tensorlang.ops.tensors import Ready, check_result
 from tensorlang.workload import Workload, attributes_of
 
 if TYPE_CHECKING:
@@ -270,11 +269,7 @@ class Definition(Operator):  # noqa: D101 - it has one
         values = made.values(given)
         shown = [made.at(result.shown, values) for result in made.results]
         for shape in shown:
-            if math.prod(shape) > MOST_ELEMENTS:
-                raise ShapeError(
-                    f"{self.id}: a result of shape {shape} has more than 2**48 "
-                    "elements; ask for fewer"
-                )
+            check_result(self.id, shape)
         outputs = tuple(
             (shape, made.at(result.inner, values), result.dtype.numpy)
             for shape, result in zip(shown, made.results, strict=True)

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from tensorlang.errors import ShapeError
 from tensorlang.ops.dispatch import NOWHERE
+from tensorlang.ops.tensors import MOST_DIMENSIONS
 
 if TYPE_CHECKING:
     from tensorlang.ops.operator import Operator
@@ -21,6 +23,8 @@ _ZERO: Final = np.zeros(64, np.uint8)
 
 def abstract(shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     """An array of a shape and type without memory: every element is the same zero."""
+    if len(shape) > MOST_DIMENSIONS:
+        raise ShapeError(f"an array of {len(shape)} dimensions has more than 64")
     return np.broadcast_to(_ZERO.view(dtype)[0], tuple(shape))
 
 

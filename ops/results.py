@@ -86,10 +86,21 @@ def given(
         raise DTypeError(f"{name}: out is {array.dtype}, the result is {dtype}")
     if not array.flags.writeable:
         raise ArgumentError(f"{name}: out is read-only; pass an array of your own")
-    if any(n > 1 and not s for n, s in zip(array.shape, array.strides, strict=True)):
+    if _overlaps(array):
         raise ArgumentError(
-            f"{name}: out is a broadcast view whose elements share memory; pass an "
-            "array of your own"
+            f"{name}: out is a broadcast or sliding view whose elements share memory; "
+            "pass an array of your own"
         )
     arrays.written((out,))
     return array
+
+
+def _overlaps(array: Any) -> bool:
+    """Whether elements may share memory: a stride is shorter than what lies inside."""
+    inside = array.itemsize
+    dims = zip(map(abs, array.strides), array.shape, strict=True)
+    for stride, extent in sorted((s, n) for s, n in dims if n > 1):
+        if stride < inside:
+            return bool(array.size)
+        inside = stride * extent
+    return False

@@ -35,6 +35,7 @@ Ints: TypeAlias = "int | Sequence[int]"
 Sizes: TypeAlias = Ints
 Padding: TypeAlias = "Ints | Sequence[tuple[int, int]] | str"
 MOST_ELEMENTS: Final = 1 << 48  # of an array: more than any memory holds
+MOST_DIMENSIONS: Final = 64  # of an array of NumPy's
 _MOST_KNOWN: Final = 4096
 _SHAPE_AND_TYPE: Final = attrgetter("shape", "dtype")
 # the name of each dimension of each input, None where its size is fixed
@@ -449,12 +450,26 @@ def planned(
     """
     plan = op.plan(shapes, dtypes, attributes)
     for shape in plan.results:
-        if math.prod(shape) > MOST_ELEMENTS:
-            raise ShapeError(
-                f"{op.id}: a result of shape {shape} has more than 2**48 elements; "
-                "ask for fewer"
-            )
+        check_result(op.id, shape)
     return plan
+
+
+def check_result(id: str, shape: Shape) -> None:
+    """Refuse results that no array can be.
+
+    Raises:
+        ShapeError: one has more elements than any memory, or too many dimensions.
+    """
+    if math.prod(shape) > MOST_ELEMENTS:
+        raise ShapeError(
+            f"{id}: a result of shape {shape} has more than 2**48 elements; ask for "
+            "fewer"
+        )
+    if len(shape) > MOST_DIMENSIONS:
+        raise ShapeError(
+            f"{id}: a result of {len(shape)} dimensions has more than the 64 that "
+            "arrays may have"
+        )
 
 
 def derived(op: TensorOperator, plan: Plan) -> tuple[tuple[Shape, str], ...]:
@@ -501,17 +516,14 @@ def _given(
     outs, back = [], []
     for held, (shape, inner, dtype) in zip(wanted, ready.results, strict=True):
         array = held
-        if not (
-            type(held) is np.ndarray and held.shape == shape and held.dtype is dtype
-        ):
+        plain = type(held) is np.ndarray and held.dtype is dtype
+        if not (plain and held.shape == shape and held.flags.carray):
             array = given(op.id, held, shape, dtype)
         if shape == inner:
             outs.append(array)
         elif array.flags.carray:
             outs.append(array.reshape(inner))
         else:
-            if not array.flags.writeable:
-                given(op.id, held, shape, dtype)
             if type(array) is not np.ndarray:
                 from tensorlang.runtime.device_arrays import (  # noqa: PLC0415 - as above
                     not_in_a_row,

@@ -18,6 +18,7 @@ from tensorlang.ops.nn.windows import (
     channels_first,
     several,
     windows,
+    within,
 )
 from tensorlang.ops.tensors import Plan, Shape, of_one_type
 
@@ -140,7 +141,7 @@ def problem(
         )
     slid = windows(id, size, asked)
     result = slid.outputs(id, image)
-    outputs = made // groups
+    outputs, slid = made // groups, within(slid, image)
     return Problem(x[0], groups, inputs, outputs, image, result, slid, first)
 
 

@@ -21,7 +21,7 @@ from tensorlang.ops.nn.movement_plans import (
     transposed,
     transposed_back,
 )
-from tensorlang.ops.tensors import TensorOperator, call, tensor_operator
+from tensorlang.ops.tensors import TensorOperator, call, planned, tensor_operator
 
 if TYPE_CHECKING:
     from tensorlang.ops.operator import Launch
@@ -278,7 +278,7 @@ def _result(
     key = ("result", shape, *attributes.values())
     found: tuple[int, ...] | None = op.kernels.get(key)
     if found is None:
-        (found,) = op.plan((shape,), ("",), attributes).results
+        (found,) = planned(op, (shape,), ("",), attributes).results
         op.kernels[key] = found
     return found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from reprlib import repr as brief
 from typing import Any, Final
 
@@ -72,6 +72,19 @@ class Windows:
             (have - need) // step + 1
             for have, need, step in zip(padded, self.reach, self.stride, strict=True)
         )
+
+
+def within(made: Windows, image: Sequence[int]) -> Windows:
+    """The same windows, with steps no longer than from the first out of the image."""
+    ends = zip(made.padding[::2], made.padding[1::2], strict=True)
+    room = (
+        extent + low + high - need + 1
+        for extent, (low, high), need in zip(image, ends, made.reach, strict=True)
+    )
+    stride = tuple(
+        min(step, max(most, 1)) for step, most in zip(made.stride, room, strict=True)
+    )
+    return replace(made, stride=stride)
 
 
 def windows(id: str, size: Sequence[int], asked: Mapping[str, Any]) -> Windows:

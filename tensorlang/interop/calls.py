@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tensorlang.errors import ArgumentError
+from tensorlang.errors import ArgumentError, DTypeError
 from tensorlang.graph.applying import inferred
 from tensorlang.graph.specs import Spec
 from tensorlang.graph.values import value_of
@@ -43,6 +43,7 @@ KINDS: Final = {
 }
 ARRAYS: Final = ("array", "operand", "arrays", "key")
 _IMPL: Final = "threefry2x32"
+_LARGEST_WORD: Final = (1 << 32) - 1
 _OF_CALLS: Final = ("out", "target")
 
 
@@ -225,5 +226,17 @@ def words_of(key: Any) -> Any:
 
 
 def key_of(words: Any) -> random.Key:
-    """A fresh key of such words; the caller saw to it that it is used once."""
-    return random.wrap_key_data(np.asarray(words).astype(np.uint32), impl=_IMPL)
+    """A fresh key of such words; the caller saw to it that it is used once.
+
+    Raises:
+        DTypeError: they are no whole numbers of 32 bits.
+    """
+    held = np.asarray(words)
+    low = -(1 << 31) if held.dtype == np.int32 else 0
+    whole = held.dtype.kind in "iu"
+    if not whole or ((held < low) | (held > _LARGEST_WORD)).any():
+        raise DTypeError(
+            f"the words of a key are whole numbers of 32 bits, as of random.key_data, "
+            f"not {held.dtype} {held.tolist()!r:.60}"
+        )
+    return random.wrap_key_data(held.astype(np.uint32), impl=_IMPL)

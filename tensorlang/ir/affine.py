@@ -18,7 +18,8 @@ Monomial: TypeAlias = tuple[Expr, ...]
 Poly: TypeAlias = dict[Monomial, int]
 
 ONE: Final[Monomial] = ()
-_MOST_TERMS = 16  # a product of sums beyond this stays a product
+_MOST_TERMS: Final = 16  # a product of sums beyond this stays a product
+_MOST_FACTORS: Final = 16  # of a term
 
 
 def constant(value: int) -> Poly:
@@ -50,6 +51,12 @@ def product(a: Mapping[Monomial, int], b: Mapping[Monomial, int]) -> Poly:
         for right, y in b.items():
             total = add(total, {merged(left, right): x * y})
     return total
+
+
+def multiplies(a: Mapping[Monomial, int], b: Mapping[Monomial, int]) -> bool:
+    """Whether a product stays small: it has few terms, of few factors each."""
+    factors = sum(max(map(len, each), default=0) for each in (a, b))
+    return len(a) * len(b) <= _MOST_TERMS and factors <= _MOST_FACTORS
 
 
 def merged(a: Monomial, b: Monomial) -> Monomial:
@@ -84,7 +91,7 @@ def _compound(expr: Binary | Unary, memo: dict[Expr, Poly]) -> Poly:
         return add(poly(expr.a, memo), poly(expr.b, memo), sign)
     if expr.op == "mul":
         a, b = poly(expr.a, memo), poly(expr.b, memo)
-        if len(a) * len(b) <= _MOST_TERMS:
+        if multiplies(a, b):
             return product(a, b)
     return {(expr,): 1}
 

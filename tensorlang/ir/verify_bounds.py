@@ -21,6 +21,7 @@ from tensorlang.ir.affine import (
     constant,
     expression,
     factors,
+    multiplies,
     poly,
     product,
     scaled,
@@ -92,7 +93,7 @@ class _Around:
             part: Poly = constant(coefficient)
             for factor in monomial:
                 value = self._value(factor)
-                if value is None:
+                if value is None or not multiplies(part, value):
                     return None
                 part = product(part, value)
             total = add(total, part)

@@ -20,6 +20,7 @@ from tensorlang.graph.specs import Dim
 from tensorlang.graph.values import values_in
 
 LARGEST: Final = 1 << 31  # bytes of an array that reading a file may make
+MOST_DIMENSIONS: Final = 64  # of an array of NumPy's
 _ADDRESSES: Final = (1 << 63) - 1  # bytes
 _LIMIT: ContextVar[int] = ContextVar("limit", default=LARGEST)
 # what NumPy computes on sizes with names, too
@@ -49,6 +50,8 @@ def checked_size(shape: Sequence[Any], itemsize: int, what: str = "an array") ->
             no array with such strides either.
     """
     known = [n for n in shape if isinstance(n, int)]
+    if len(shape) > MOST_DIMENSIONS:
+        raise ShapeError(f"{what} has {len(shape)} dimensions, more than 64")
     if math.prod(n or 1 for n in known) * itemsize > _ADDRESSES:
         raise ShapeError(f"no memory holds {what} of shape {tuple(shape)}")
     size = math.prod(known) * itemsize

@@ -33,7 +33,7 @@ from tensorlang.onnx.folding import (
 )
 from tensorlang.onnx.functions import DOMAIN, TRAINING
 from tensorlang.onnx.reading import READERS, applied
-from tensorlang.ops import nn
+from tensorlang.ops import nn, random
 
 GENERATOR = "generator"
 
@@ -118,12 +118,23 @@ class Program:
         check_functions(model, self.name)
 
     def _states(self, told: Mapping[str, str]) -> dict[str, graph.Ref]:
-        return {
-            name: graph.ref(
-                KeySpec() if spec.startswith("key<") else self.arrays[name], name
-            )
-            for name, spec in told.items()
-        }
+        """What training carries on, from where the file stopped.
+
+        Raises:
+            GraphError: the words of a key are none.
+        """
+        made = {}
+        for name, spec in told.items():
+            held: Any = self.arrays[name]
+            if spec.startswith("key<"):
+                if (held.dtype, held.shape) != (np.dtype(np.uint32), (2,)):
+                    raise GraphError(
+                        f"{self.name}: the state {name!r} is {held.dtype}"
+                        f"{list(held.shape)}; a key has two words, uint32[2]"
+                    )
+                held = random.wrap_key_data(held)
+            made[name] = graph.ref(held, name)
+        return made
 
     def _moments(self) -> dict[str, graph.Ref]:
         """The arrays that batch norms in training keep their moments in."""

@@ -133,6 +133,11 @@ def schema_of(call: Call, reader: Reader) -> Any:
         GraphError: there is none, or the reader does not understand that version.
     """
     opset, defs = call.program.opsets.get("", 0), library().defs
+    if opset > NEWEST:
+        raise GraphError(
+            f"opset {opset} is newer than {NEWEST}, the newest that is known here; "
+            "convert the file"
+        )
     try:
         schema = defs.get_schema(call.kind, opset, "")
     except defs.SchemaError:

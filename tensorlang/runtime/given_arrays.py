@@ -86,6 +86,8 @@ def _is_torch_cuda(value: Any) -> bool:
 def _is_jax_cuda(value: Any) -> bool:
     if not hasattr(value, "devices") or "Tracer" in type(value).__name__:
         return False
+    if value.is_deleted():
+        return False  # reading it says so
     return {device.platform for device in value.devices()} <= {"cuda", "gpu"}
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
 import numpy as np
 
-from tensorlang.errors import ArgumentError, KernelError
+from tensorlang.errors import ArgumentError, DeviceMemoryError, KernelError
 from tensorlang.runtime import arrays
 from tensorlang.runtime.outputs import output_maker
 from tensorlang.runtime.signature import Signature
@@ -168,7 +168,9 @@ class Kernel(ABC):
 
     def _fault(self, code: int) -> NoReturn:
         if code == self.out_of_memory:
-            raise MemoryError(f"{self.name}: there is no memory for its temporaries")
+            raise DeviceMemoryError(
+                f"{self.name}: there is no memory for its temporaries"
+            )
         error = KernelError(
             f"{self.name} reported fault {code}: a check on its data failed"
         )

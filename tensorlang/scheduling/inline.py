@@ -164,9 +164,13 @@ def _made_again(path: Path, user: Path, other: Path, buffer: Buffer) -> bool:
     left = [loop for loop in left if all(loop is not node for node in user)]
     node = other[-1]
     axes = {a.var: a.value for a in node.axes} if isinstance(node, Block) else {}
-    stores = [n for n in walk(node) if isinstance(n, Store) and n.buffer == buffer]
-    folds = [n for n in walk(node) if isinstance(n, Reduce) and buffer in n.buffers]
-    places = [substitute(i, axes) for n in (*stores, *folds) for i in n.indices]
+    written = [
+        n.indices
+        for n in walk(node)
+        if (isinstance(n, Store) and n.buffer == buffer)
+        or (isinstance(n, Reduce) and buffer in n.buffers)
+    ]
+    places = [substitute(index, axes) for indices in written for index in indices]
     driving = frozenset[Var]().union(*(linear(place).vars for place in places))
     return any(
         any(loop is around for around in other)

@@ -30,6 +30,7 @@ from tensorlang.ir.visit import substitute, walk
 from tensorlang.scheduling.coverage import guards_of
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.linear import Linear, linear
+from tensorlang.scheduling.memory import THREAD
 from tensorlang.scheduling.operands import Operand, last_dims, placed
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.tensor_intrinsics import TensorIntrinsic, tensor_intrinsic
@@ -129,6 +130,21 @@ def no_overlap(operands: Mapping[Buffer, Operand], meaning: _Nest) -> str | None
     return None
 
 
+@legality("threads fold a state by a fold, not by an instruction")
+def folded_by_one(tile: _Nest, around: Sequence[For]) -> str | None:
+    """No loop over threads drives what the tile folds: an instruction is of one."""
+    folded = [a.value for a in tile.block.axes if a.kind == "reduction"]
+    driving = frozenset[Var]().union(*map(free_vars, folded))
+    for loop in around:
+        if loop.thread.startswith(THREAD) and loop.var in driving:
+            return (
+                f"block {tile.block.name!r} is folded by the iterations of loop "
+                f"{loop.var.name!r} together, as it is bound to {loop.thread}; bind "
+                "loops of spatial axes only, or rfactor"
+            )
+    return None
+
+
 @primitive
 def tensorize(func: Function, target: str, intrinsic: str) -> Function:
     """Replace a tile's loops by an instruction whose meaning is that loop nest.
@@ -173,6 +189,7 @@ def tensorize(func: Function, target: str, intrinsic: str) -> Function:
     _same_loops(meaning, tile, intrinsic)
     same_computation(meaning, tile, intrinsic)
     no_guard_inside(tile)
+    folded_by_one(tile, enclosing_loops(path))
     operands = _operands(meaning, tile)
     no_overlap(operands, meaning)
     return replace(path, _instruction(entry, tile, operands, names(func)))
@@ -188,6 +205,7 @@ def _of_a_warp(func: Function, target: str, name: str) -> Function:
     tile = lanes_of(nest.block, nest.loops, around)
     _same_loops(dataclasses.replace(wanted, loops=meaning.loops), nest, name)
     same_computation(wanted, nest, name)
+    folded_by_one(nest, around)
     whole_warps(tile, around)
     places: dict[Buffer, Operand] = {}
     pairs = zip(_accesses(wanted.block), _accesses(nest.block), strict=True)

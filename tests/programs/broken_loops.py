@@ -123,6 +123,18 @@ def ends(a: f32[1], x: f32[12], y: InOut[f32[12]]):
 """,
         step("tensorize", "j", "fma_8xf32"),
     ),
+    "threads fold a state by a fold, not by an instruction": Broken(
+        """
+def rows(a: f32[2], b: f32[2, 8], c: InOut[f32[8]]):
+    for k in bound(2, "thread.x"):
+        for j in range(8):
+            with block("c", vj=spatial(8, j), vk=reduction(2, k)):
+                with init():
+                    pass
+                reduce(sum, c[vj], a[vk] * b[vk, vj])
+""",
+        step("tensorize", "j", "fma_8xf32"),
+    ),
     "operands of an instruction do not overlap": Broken(
         """
 def chain(x: f32[8], b: f32[8], y: Out[f32[8]]):

@@ -201,7 +201,9 @@ def _last_first(inside: list[Stmt], loop: Var, kept: list[Stmt]) -> None:
     here = {stmt.buffer for stmt in inside if isinstance(stmt, Alloc)}
     last = inside.pop()
     results = writes(last)
+    named = {stmt.var for stmt in inside if isinstance(stmt, Let)}
     tied = (reads(last) | results) & here or results & alive
+    tied = tied or any(node in named for node in walk(last))
     if isinstance(last, (Alloc, If)) or tied or any(reads(s) & results for s in inside):
         inside.append(last)
     else:

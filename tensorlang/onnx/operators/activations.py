@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any, Final
 
 from tensorlang.errors import GraphError, ShapeError
@@ -22,7 +23,10 @@ def _along(op: Any) -> Callable[..., Any]:
             raise ShapeError(f"axis {axis} of {input.spec}")
         if call.version >= 13 or axis in {-1, input.ndim - 1} or not input.ndim:
             return op(input, axis)
-        rows = nn.reshape(input, (*input.shape[: axis % input.ndim], -1))
+        outer, inner = input.shape[:axis], input.shape[axis:]
+        known = all(isinstance(extent, int) for extent in inner)
+        row = prod(inner) if known else -1
+        rows = nn.reshape(input, (*outer, row))
         return nn.reshape(op(rows, -1), input.shape)
 
     return read

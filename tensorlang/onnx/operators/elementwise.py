@@ -10,7 +10,7 @@ import numpy as np
 
 from tensorlang.errors import GraphError, ShapeError
 from tensorlang.graph.specs import Dim
-from tensorlang.graph.values import Node, Value
+from tensorlang.graph.values import Node, Tensor, Value
 from tensorlang.onnx.calls import dtype_in, dtype_of
 from tensorlang.onnx.folding import either, folded, lifted, tidy
 from tensorlang.onnx.reading import reads
@@ -31,7 +31,6 @@ _SAME: Final = {
     "math.isnan": "IsNaN",
     "math.negative": "Neg",
     "math.abs": "Abs",
-    "math.sign": "Sign",
     "math.exp": "Exp",
     "math.log": "Log",
     "math.sqrt": "Sqrt",
@@ -107,6 +106,26 @@ for _id, _kind in (_SAME | _WRITTEN).items():
     writes(_id)(_writer(_kind))
 for _kind, _op in {"Max": math.maximum, "Min": math.minimum, "Sum": math.add}.items():
     reads(_kind, folds=True)(_reduced(either(_op)))
+
+
+@reads("Sign", folds=True)
+def sign(input: Any) -> Any:
+    """The sign, and NaN where there is one, which `math.sign` makes 0."""
+    found = either(math.sign)(input)
+    if not isinstance(input, Tensor) or input.spec.numpy.kind in "biu":
+        return found
+    return math.where(math.isnan(input), input, found)
+
+
+@writes("math.sign")
+def write_sign(writer: Writer, node: Node) -> Any:
+    """The sign, and 0 where there is a NaN."""
+    x, kind = writer.name(node.args[0]), node.args[0].spec
+    found = writer.emit("Sign", x)
+    if kind.numpy.kind in "iu":
+        return found
+    zero = writer.constant(np.zeros((), kind.numpy))
+    return writer.emit("Where", writer.emit("IsNaN", x), zero, found)
 
 
 @reads("Mean")

@@ -82,7 +82,8 @@ def batch_norm_train(  # noqa: PLR0917 - as in the file
 ) -> Any:
     """A batch norm that asks whether it is trained; our programs know it."""
     del asked
-    left = set(range(x.ndim)) - set(axes)
+    listed = axes if isinstance(axes, (list, tuple)) else ()
+    left = set(range(x.ndim)) - set(listed)
     if axes != inner or len(left) != 1:
         raise GraphError(f"axes={axes}, inner={inner} of {x.ndim} dimensions")
     given = {"eps": eps, "axis": left.pop()}
@@ -139,11 +140,11 @@ def _rate(x: Any, rate: str, limit: int, keep: float) -> float:
         GraphError: they do not.
     """
     try:
-        known = float(rate)
-    except ValueError:
-        raise GraphError(f"rate={rate!r} is not a number") from None
+        known, kept = float(rate), np.float32(float(keep))
+    except (ValueError, TypeError):
+        raise GraphError(f"rate={rate!r} or keep={keep!r} is not a number") from None
     steps, divisor = scalars(known, x.spec.numpy)
-    if (steps, np.float32(divisor)) != (limit, np.float32(keep)):
+    if (steps, np.float32(divisor)) != (limit, kept):
         raise GraphError(f"limit={limit} and keep={keep} are not those of rate={rate}")
     return known
 

@@ -7,7 +7,7 @@ jax = pytest.importorskip("jax", reason="the extra interop is not installed")
 
 from tensorlang.errors import ArgumentError, KeyReuseError  # noqa: E402
 from tensorlang.interop import jax as ours  # noqa: E402
-from tensorlang.ops import nn, random  # noqa: E402
+from tensorlang.ops import math, nn, random  # noqa: E402
 
 RNG = np.random.default_rng(2)
 
@@ -189,3 +189,11 @@ def test_an_operator_of_ones_own() -> None:
     np.testing.assert_array_equal(jax.jit(f)(x), 2 * x)
     slope = jax.grad(lambda x: f(x, by=3.0).sum())(x)
     np.testing.assert_array_equal(slope, np.full(5, 3.0))
+
+
+def test_a_deleted_array_is_refused() -> None:
+    x = jax.numpy.ones((3, 3))
+    x.delete()
+    for op in (nn.relu, math.sum):
+        with pytest.raises(ArgumentError, match="has been deleted"):
+            op(x)

@@ -5,7 +5,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the extra interop is not installed")
 
-from tensorlang.errors import KeyReuseError  # noqa: E402
+from tensorlang.errors import DTypeError, KeyReuseError  # noqa: E402
 from tensorlang.interop import torch as ours  # noqa: E402
 from tensorlang.ops import nn, random  # noqa: E402
 
@@ -84,3 +84,9 @@ def test_bfloat16_keeps_its_bits() -> None:
     y.sum().backward()
     assert x.grad.dtype == w.grad.dtype == torch.bfloat16
     torch.testing.assert_close(x.grad, w.sum(0).expand(4, 8), rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize("words", [[1.5, 2.0], [2**40, 1], [-1, 2], [True, False]])
+def test_words_of_a_key_are_whole_numbers_of_32_bits(words) -> None:
+    with pytest.raises(DTypeError, match="words of a key are whole numbers of 32 bits"):
+        ours.dropout(torch.ones(4), 0.5, key=torch.tensor(words))

@@ -206,6 +206,69 @@ def test_a_note_that_is_damaged_is_refused(tmp_path, key, value) -> None:
         Model.load(path)
 
 
+def without_weights(path):
+    """The file alone, as it is given away: what it begins with stands in it, too."""
+    path.with_suffix(".safetensors").unlink()
+    return onnx.load(str(path))
+
+
+def test_a_file_alone_goes_on_with_the_same_masks(tmp_path) -> None:
+    path = tmp_path / "net.onnx"
+    layers = Sequential(Dense(8), Dropout(0.5), Dense(10))
+    first = Model(layers).compile(("batch", 288), optimizer=SGD(lr=0.1))
+    x = X.reshape(16, -1)
+    for _ in range(3):
+        first.train_one_batch(x, T)
+    first.save(path)
+    without_weights(path)
+    second = Model.load(path, train=True, optimizer=SGD(lr=0.1))
+    np.testing.assert_array_equal(
+        second.get_states()["state.generator"], first.get_states()["state.generator"]
+    )
+    wanted = [first.train_one_batch(x, T) for _ in range(3)]
+    assert [second.train_one_batch(x, T) for _ in range(3)] == wanted
+
+
+@pytest.mark.parametrize("words", [np.zeros(2, np.float32), np.zeros(3, np.uint32)])
+def test_a_key_of_other_words_is_refused(tmp_path, words) -> None:
+    path = tmp_path / "net.onnx"
+    Model(Masks()).compile(("batch", 3), train=False).save(path)
+    saved = without_weights(path)
+    (held,) = (each for each in saved.graph.initializer if each.name == "generator")
+    held.CopyFrom(onnx.numpy_helper.from_array(words, "generator"))
+    onnx.save(saved, str(path))
+    with pytest.raises(GraphError, match=r"'generator' is .*; a key has two words"):
+        Model.load(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("keep", "half"), ("rate", "half"), ("limit", 3)]
+)
+def test_a_rate_that_is_damaged_is_refused(tmp_path, name, value) -> None:
+    path = tmp_path / "net.onnx"
+    Model(Masks()).compile(("batch", 3), train=False).save(path)
+    saved = without_weights(path)
+    node = next(each for each in saved.graph.node if each.op_type == "dropout_train")
+    (old,) = (each for each in node.attribute if each.name == name)
+    old.CopyFrom(onnx.helper.make_attribute(name, value))
+    onnx.save(saved, str(path))
+    with pytest.raises(GraphError, match=r"not a number|are not those of rate"):
+        Model.load(path)
+
+
+def test_the_sign_of_nan_is_saved_as_it_is(tmp_path) -> None:
+    class Signs(Layer):
+        def apply(self, x):
+            return math.sign(x)
+
+    path = tmp_path / "net.onnx"
+    model = Model(Signs()).compile(("batch", 3), train=False)
+    model.save(path)
+    x = np.array([[np.nan, -2.0, 0.0]], np.float32)
+    np.testing.assert_array_equal(session(path).run(None, {"x0": x})[0], model(x))
+    np.testing.assert_array_equal(Model.load(path)(x), model(x))
+
+
 def test_states_of_another_save_are_refused(tmp_path) -> None:
     model = lenet()
     model.save(tmp_path / "a.onnx")

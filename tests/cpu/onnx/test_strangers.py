@@ -181,6 +181,18 @@ def test_an_empty_input_of_no_memory(tmp_path) -> None:
         Model.load(path)
 
 
+@pytest.mark.parametrize("of", ["x", "s"])
+def test_more_dimensions_than_arrays_have(tmp_path, of) -> None:
+    ones = ", ".join(["1"] * 65)
+    path = written(
+        tmp_path,
+        f"m (float[{ones if of == 'x' else 4}] x) => (float[N] y) "
+        f"<int64[65] s = {{{ones}}}> {{ e = Expand(x, s) y = Abs(e) }}",
+    )
+    with pytest.raises(ShapeError, match=r"6[56] dimensions"):
+        Model.load(path)
+
+
 def outside(tmp_path, location, length=16):
     """A model whose weight says that it stands in another file."""
     folder = tmp_path / "model"

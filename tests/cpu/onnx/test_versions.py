@@ -20,6 +20,14 @@ WHOLE = "w = Constant <value = int64[2, 2] {7, -3, 2, 5}> ()"
 SAME = [
     ((9, 12, 13, 25), "y = Softmax (x)"),
     ((9, 12, 13), "y = LogSoftmax <axis = 1> (x)"),
+    (
+        (10, 12, 13),
+        (
+            "z = Constant <value = int64[1] {0}> () s = Slice (x, z, z)"
+            " y = Softmax <axis = 1> (s)"
+        ),
+    ),
+    ((9, 13), "l = Log (x) y = Sign (l)"),
     ((2, 11), "y, z = Split <axis = 1, split = [1, 2]> (x)"),
     (
         (13, 18),
@@ -63,6 +71,8 @@ REFUSED = [
         r"dilations",
     ),
     (13, "y = Softmax <beta = 2.0> (x)", r"beta"),
+    (29, "y = Relu (x)", r"newer than 28"),
+    (99, "y = Relu (x)", r"newer than 28"),
     (11, f"{AXES} y = ReduceSum (x, a)", r"ReduceSum"),
     (13, "y = ReduceSum <axes = [1]> (x)", r"axes"),
     (13, "a = Constant <value = int64[0] {}> () y = Squeeze (x, a)", r"are empty"),

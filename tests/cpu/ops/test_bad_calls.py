@@ -314,3 +314,9 @@ def test_an_algorithm_that_is_not_there():
     op = find("random.bits")
     with pytest.raises(OperatorError, match="has no algorithm 'magic'; it has direct"):
         op.function(op.default, "magic")
+
+
+@pytest.mark.parametrize("of", [65, 70])
+def test_more_dimensions_than_an_array_has(of):
+    with pytest.raises(ShapeError, match=f"{of} dimensions has more than the 64"):
+        nn.reshape(np.ones(1, np.float32), (1,) * of)

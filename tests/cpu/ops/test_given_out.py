@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tensorlang.errors import DTypeError, ShapeError
-from tensorlang.ops import random
+from tensorlang.errors import ArgumentError, DTypeError, ShapeError
+from tensorlang.ops import math, random
 
 
 def test_permutation_into_an_array() -> None:
@@ -46,3 +46,27 @@ def test_an_out_that_does_not_fit_uses_no_key() -> None:
     with pytest.raises(DTypeError, match="out is float64"):
         random.permutation(key, 50, out=np.empty(50))
     assert key.states == "fresh"
+
+
+def test_an_out_whose_elements_share_memory_is_refused() -> None:
+    held, x = np.zeros(10, np.float32), np.ones((8, 3), np.float32)
+    sliding = np.lib.stride_tricks.sliding_window_view(held, 3, writeable=True)
+    repeated = np.lib.stride_tricks.as_strided(held, (8, 3), (0, 4))
+    for out in (sliding, repeated):
+        with pytest.raises(ArgumentError, match="elements share memory"):
+            math.exp(x, out=out)
+        with pytest.raises(ArgumentError, match="elements share memory"):
+            math.sum(x[None], axis=0, out=out)
+    assert not held.any()
+
+
+def test_an_out_in_any_order_is_filled() -> None:
+    x = np.arange(24, dtype=np.float32).reshape(4, 6)
+    for out in (
+        np.zeros((6, 4), np.float32).T,
+        np.zeros((4, 12), np.float32)[:, ::2],
+        np.zeros((4, 6), np.float32)[::-1, ::-1],
+        np.zeros((8, 7), np.float32)[::2, 1:],
+    ):
+        assert math.negative(x, out=out) is out
+        np.testing.assert_array_equal(out, -x)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tensorlang.errors import DTypeError, KernelError
+from tensorlang.errors import DeviceMemoryError, DTypeError, KernelError
 from tensorlang.ir.dtypes import DType
 
 # out[0] = the bits of the slot after the buffer
@@ -193,5 +193,5 @@ def test_no_memory_for_the_workspace(assemble):
         [assemble.buffer("out", "u64", "out", (1,))],
         workspace=1 << 60,
     )
-    with pytest.raises(MemoryError, match="no memory for its temporaries"):
+    with pytest.raises(DeviceMemoryError, match="no memory for its temporaries"):
         kernel(np.zeros(1, np.uint64))

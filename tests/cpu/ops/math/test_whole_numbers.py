@@ -77,3 +77,8 @@ def test_floats_are_refused(name):
     x = np.ones(3, np.float32)
     with pytest.raises(DTypeError, match="not f32; cast it first"):
         getattr(math, name)(x, x)
+
+
+def test_a_power_of_arrays_is_no_endless_product():
+    exponents = np.arange(64, dtype=np.int64)
+    np.testing.assert_array_equal(math.power(2, exponents), np.power(2, exponents))

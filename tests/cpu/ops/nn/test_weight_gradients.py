@@ -111,3 +111,13 @@ def test_other_types(dtype, layout):
     assert got.dtype == dtype
     close = 1e-12 if dtype == np.float64 else 2e-2
     np.testing.assert_allclose(got.astype(np.float64), wanted, rtol=close, atol=close)
+
+
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("stride", [5000, 2**31, 2**62])
+def test_a_stride_beyond_the_image(size, stride):
+    x, dy = images(2, 16, 32, 32), images(2, 16, 1, 1, seed=2)
+    weights, given = (16, 16, size, size), {"stride": stride}
+    wanted = np.einsum("noyx,nchw->ochw", dy, x[:, :, :size, :size])
+    got = gradient(dy, x, weights, given)
+    np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
