@@ -74,6 +74,10 @@ def test_random_schedules_find_it(
     often = (getattr(programs.recipes, recipe),)
     monkeypatch.setattr(programs.trials, "RECIPES", often)
     fuzzer = programs.fuzzers.fuzzer("schedules", "interpreter")
-    with pytest.raises(programs.fuzzing.CaseFailedError):
+
+    def search() -> None:
         for start in range(BATCHES):
             programs.fuzzing.search(fuzzer, start, CASES, shrunk=False)
+
+    with pytest.raises(programs.fuzzing.CaseFailedError):
+        search()
