@@ -9,8 +9,9 @@ arrays. Calls whose functions are equal in this form run the same kernel.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Any, TypeAlias, TypeVar
 
 from tensorlang.ir.affine import Poly, add, expression, poly
@@ -223,25 +224,28 @@ def _numbered(body: Stmt) -> Stmt:
 
 
 def with_sizes(
-    func: Function, scalars: Sequence[Var]
+    func: Function, scalars: Sequence[Var], taken: Collection[str]
 ) -> tuple[Function, dict[str, Expr]]:
     """The function with its sizes called n0, n1, ..., and what each of them is.
 
     Args:
         func: The function.
         scalars: Its scalars that are no sizes.
+        taken: Names that are none for a size.
     """
+    numbered = (f"n{n}" for n in count())
+    names = (name for name in numbered if name not in taken)
     inputs = [p.buffer for p in func.params if p.role != "out"]
     outputs = [p.buffer for p in func.params if p.role == "out"]
     called: dict[Expr, Var] = {}
     for extent in (extent for buffer in inputs for extent in buffer.shape):
         if extent not in called and not free_vars(extent) <= called.keys():
-            called[extent] = Var(f"n{len(called)}", i64)
+            called[extent] = Var(next(names), i64)
     products = [(poly(e), var) for e, var in called.items() if not isinstance(e, Var)]
     known = {*called, *called.values()}
     for extent in (extent for buffer in outputs for extent in buffer.shape):
         for var in sorted(free_vars(_divided(extent, products)) - known, key=str):
-            called[var] = Var(f"n{len(called)}", i64)  # of no array that is given
+            called[var] = Var(next(names), i64)  # of no array that is given
             known.add(var)
 
     def visit(node: Any) -> Any:

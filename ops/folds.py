@@ -16,12 +16,12 @@ Its gradient is defined beside it:
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from tensorlang import ir
-from tensorlang.errors import ShapeError
+from tensorlang.errors import OperatorError, ShapeError
 from tensorlang.ops import signature
 from tensorlang.ops.definition import Body, Definition, checked_name
 from tensorlang.ops.signature import FLOATS, Arrays, Parameter, Spec, Static
@@ -103,7 +103,9 @@ class Fold(Definition):
                 shape=x.shape,
                 axis=axis,
             )
-        return rows.folded(self.body(rows, **more), keepdims=keepdims)
+        made = self.body(rows, **more)
+        _check(made, "one value a row, as rows.fold", rows.of(rows.array.shape))
+        return rows.folded(made, keepdims=keepdims)
 
     # ------------------------------------------------------------------- gradients
 
@@ -166,7 +168,24 @@ class FoldGradient(Definition):
             x=x.shape,
             made=made,
         )
-        return self.body(dy, rows, **more)  # type: ignore[no-any-return]
+        result: Tensor = self.body(dy, rows, **more)
+        _check(result, "a value a place, as rows.each", rows.array.shape, x.shape)
+        return rows.whole(result)
+
+
+def _check(made: Any, says: str, *shapes: Sequence[Any]) -> None:
+    """Refuse what is no tensor of one of these shapes.
+
+    Raises:
+        OperatorError: it is none.
+    """
+    wanted = [tuple(map(ir.as_expr, shape)) for shape in shapes]
+    if not isinstance(made, ir.Tensor) or tuple(map(ir.as_expr, made.shape)) not in (
+        wanted
+    ):
+        raise OperatorError(
+            f"its definition returned {made!r:.80}; return {says} makes one"
+        )
 
 
 def _name(parameter: Parameter) -> str:

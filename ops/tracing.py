@@ -7,13 +7,14 @@ attributes, which dimensions are 1) whose sizes meet its guards.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 from tensorlang.errors import OperatorError, TensorlangError
 from tensorlang.ir import f32, f64, function, i64
+from tensorlang.ir.assembly import bound, with_variables
 from tensorlang.ir.dtypes import DType, as_dtype
 from tensorlang.ir.frontend import Tensor
 from tensorlang.ir.nodes import Axis, Buffer, Expr, For, Function, Var, as_expr
@@ -315,9 +316,10 @@ class _Tracer:
                 "fold over it where it is a reduction's axis"
             )
         shapes = [[self.facts.resolved(as_expr(e)) for e in t.shape] for t in shown]
-        made, sizes = with_sizes(func, known)
-        names = [tensor.buffer.name for tensor, _ in self._arrays]
-        return self._trace(func, shapes, _with_names(made, names), sizes)
+        names = {t.buffer.name: _plain(t.buffer.name) for t, _ in self._arrays}
+        taken = {*names.values(), *(var.name for var in known)}
+        made, sizes = with_sizes(func, known, taken)
+        return self._trace(func, shapes, _with_names(made, names, taken), sizes)
 
     def _trace(
         self,
@@ -392,22 +394,33 @@ def _resolved(func: Function, facts: Facts) -> Function:
     return replace(made, scalars=scalars)
 
 
-def _with_names(func: Function, given: Sequence[str]) -> Function:
+def _plain(name: str) -> str:
+    return name.removesuffix(_GIVEN)
+
+
+def _with_names(
+    func: Function, names: Mapping[str, str], given: Collection[str]
+) -> Function:
     """The function with its inputs called as the definition calls them.
 
-    Whatever else has such a name gives way: the result of `compute` is `y` by default.
+    Whatever else has a name that is given gives way: what `compute` makes is `y` by
+    default.
     """
-    names = {name: name.removesuffix(_GIVEN) for name in given}
-    taken = {node.name for node in walk(func) if hasattr(node, "name")}
-    taken |= {*names.values()}
+    taken = {node.name for node in walk(func) if hasattr(node, "name")} | {*given}
     held = [node for node in walk(func) if isinstance(node, Buffer)]
     renamed = {
         buffer: replace(buffer, name=names.get(buffer.name) or fresh("out", taken))
         for buffer in dict.fromkeys(held)
-        if buffer.name in names or buffer.name in names.values()
+        if buffer.name in names or buffer.name in given
     }
     params = tuple(
         replace(param, buffer=renamed.get(param.buffer, param.buffer))
         for param in func.params
     )
-    return replace(func, params=params, body=replace_buffers(func.body, renamed))
+    apart = {
+        var: Var(fresh(var.name, taken), var.dtype)
+        for var in bound(func.body)
+        if var.name in given
+    }
+    body = with_variables(replace_buffers(func.body, renamed), apart)
+    return replace(func, params=params, body=body)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tensorlang.errors import IRError
@@ -51,6 +51,7 @@ def function(
     known = {param.buffer for param in params} | set(targets)
     made = [buffer for stage in stages for buffer in stage.outputs]
     _distinct(name, [param.buffer for param in params], made)
+    _all_there(name, stages, known)
     temporaries = [Alloc(buffer) for buffer in made if buffer not in known]
     nests = [replace_buffers(stage.nest, targets) for stage in stages]
     taken = {buffer.name for buffer in [*made, *(p.buffer for p in params)]}
@@ -65,6 +66,15 @@ def _distinct(name: str, params: Sequence[Buffer], made: Sequence[Buffer]) -> No
         if held.setdefault(buffer.name, buffer) is not buffer:
             raise IRError(
                 f"{name}: two tensors are called {buffer.name}; give each its own name"
+            )
+
+
+def _all_there(name: str, stages: Sequence[Stage], known: set[Buffer]) -> None:
+    for tensor in (tensor for stage in stages for tensor in stage.inputs):
+        if tensor.stage is None and tensor.buffer not in known:
+            raise IRError(
+                f"{name} reads {tensor.buffer}, which is neither computed nor one of "
+                "its inputs; take it as a parameter"
             )
 
 
@@ -87,9 +97,17 @@ def _reachable(outputs: Iterable[Tensor]) -> list[Stage]:
 
 def _with_own_names(nest: Stmt, taken: set[str]) -> Stmt:
     """The nest with loops, axes and lets renamed where their name is taken."""
-    bound = dict.fromkeys(n.var for n in walk(nest) if isinstance(n, (For, Let, Axis)))
-    named_apart = {var: Var(fresh(var.name, taken), var.dtype) for var in bound}
-    changed = {old: new for old, new in named_apart.items() if old != new}
+    apart = {var: Var(fresh(var.name, taken), var.dtype) for var in bound(nest)}
+    return with_variables(nest, {old: new for old, new in apart.items() if old != new})
+
+
+def bound(nest: Stmt) -> dict[Var, None]:
+    """The variables of loops, axes and lets, in order of appearance."""
+    return dict.fromkeys(n.var for n in walk(nest) if isinstance(n, (For, Let, Axis)))
+
+
+def with_variables(nest: Stmt, changed: Mapping[Var, Var]) -> Stmt:
+    """The nest with others in the place of variables, also where they are bound."""
 
     def visit(node: Any) -> Any:
         if isinstance(node, Reducer):  # its variables are its own

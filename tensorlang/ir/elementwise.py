@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final, TypeAlias
 
-from tensorlang.errors import ArgumentError
+from tensorlang.errors import ArgumentError, OperatorError
 from tensorlang.ir.dtypes import DType, boolean, f32
 from tensorlang.ir.frontend import Tensor, compute, reduce_axis, reshaped
 from tensorlang.ir.frontend import sum as fold
@@ -76,6 +76,13 @@ def elementwise_tensors(
             return value
 
         first = values([as_expr(0)] * of.rank)
+        nothing = all(value is None for value in first)
+        if nothing or len(first) != len(outputs):
+            raise OperatorError(
+                f"its definition returned {'nothing' if nothing else len(first)} where "
+                f"its annotation says {len(outputs)} element(s); return an element, or "
+                "a tuple of them, and annotate it so"
+            )
         there = [
             (n, name, like)
             for n, (value, (name, like)) in enumerate(

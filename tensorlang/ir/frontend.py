@@ -269,6 +269,8 @@ def compute(
         One `Tensor`, or a tuple of them where `body` gave several components.
     """
     given = (name,) if isinstance(name, str) else name
+    if not isinstance(shape, (tuple, list)):
+        raise IRError(f"a shape is a tuple of extents, as (n,), not {shape!r:.80}")
     extents = tuple(as_expr(extent) for extent in shape)
     indices = _indices(body, len(extents))
     building = _Body()

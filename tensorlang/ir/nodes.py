@@ -669,18 +669,32 @@ class LaneReduce(Expr):
 
 
 def as_expr(value: ExprLike, dtype: DType | None = None) -> Expr:
-    """`value` itself, or a Python number as a constant: i64, f32 or bool by default."""
+    """`value` itself, or a Python number as a constant: i64, f32 or bool by default.
+
+    Raises:
+        DTypeError: it is no number, or an integer that the type does not hold.
+    """
     if isinstance(value, Expr):
         return value
     if isinstance(value, (bool, np.bool_)):
         return Const(bool(value), dtype or boolean)
     if isinstance(value, (int, np.integer)):
-        return Const(int(value), dtype or i64)
+        return _whole(int(value), dtype or i64)
     if isinstance(value, (float, np.floating)):
         return Const(float(value), dtype or f32)
     if isinstance(value, Operand):
         return value.expression()
     raise DTypeError(f"{value!r} is neither an expression nor a number")
+
+
+def _whole(value: int, dtype: DType) -> Const:
+    if dtype.is_integer:
+        low, high = dtype.limits
+        if not low <= value <= high:
+            raise DTypeError(f"{value} is not a value of {dtype}: {low} .. {high}")
+    elif abs(value) >> 1024:  # beyond all floats
+        raise DTypeError(f"an integer beyond 2**1024 is not a value of {dtype}")
+    return Const(value, dtype)
 
 
 def _pair(a: ExprLike, b: ExprLike) -> tuple[Expr, Expr]:

@@ -156,7 +156,7 @@ def _states(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any
     try:
         held = _read(library, data)
         size = int.from_bytes(data[:8], "little")
-        head = json.loads(data[8 : 8 + size]).get("__metadata__", {})
+        head = json.loads(data[8 : 8 + size]).get("__metadata__") or {}
     except Exception as problem:
         raise WeightError(f"{place} is no file of states: {problem}") from problem
     if head.get("onnx") != hashlib.sha256(Path(path).read_bytes()).hexdigest():

@@ -246,7 +246,8 @@ def _cuts(forms: Iterable[Linear], extents: Extents) -> dict[Var, tuple[int, ...
 
 
 def _nested(cuts: list[int]) -> tuple[int, ...]:
-    return tuple(cuts) if all(b % a == 0 for a, b in pairwise(cuts)) else (1,)
+    nested = all(a and b % a == 0 for a, b in pairwise(cuts))
+    return tuple(cuts) if nested else (1,)
 
 
 def _digits(var: Var, cuts: Cuts, extents: Extents) -> Iterator[tuple[Digit, int]]:

@@ -20,6 +20,11 @@ def _is_an_end(numbers: Any) -> Any:
 DEVIATIONS: Final[tuple[tuple[str, Callable[[Any, Any], Any], str], ...]] = (
     ("ReduceMean", lambda a, _: np.isnan(a), "the mean of nothing is undefined"),
     (
+        "ConvTranspose",
+        lambda a, b: np.isnan(a) & np.isfinite(b),
+        "an infinite weight meets the zeros around the image, as in other convolutions",
+    ),
+    (
         "Pow",
         lambda a, _: (a.dtype.kind in "iu") & (a == 0),
         "the integer 0 has no negative powers",

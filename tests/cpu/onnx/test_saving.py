@@ -269,6 +269,22 @@ def test_the_sign_of_nan_is_saved_as_it_is(tmp_path) -> None:
     np.testing.assert_array_equal(Model.load(path)(x), model(x))
 
 
+@pytest.mark.parametrize("given", [{}, {"__metadata__": None}])
+def test_states_that_do_not_say_of_which_save_they_are_are_refused(
+    tmp_path, given
+) -> None:
+    lenet().save(tmp_path / "net.onnx")
+    beside = tmp_path / "net.safetensors"
+    data = beside.read_bytes()
+    size = int.from_bytes(data[:8], "little")
+    head = json.loads(data[8 : 8 + size])
+    del head["__metadata__"]
+    text = json.dumps(head | given).encode()
+    beside.write_bytes(len(text).to_bytes(8, "little") + text + data[8 + size :])
+    with pytest.raises(WeightError, match=r"another save|no file of states"):
+        Model.load(tmp_path / "net.onnx")
+
+
 def test_states_of_another_save_are_refused(tmp_path) -> None:
     model = lenet()
     model.save(tmp_path / "a.onnx")

@@ -89,3 +89,51 @@ def test_what_does_not_fit_is_refused():
         energy(x, 0, keepdims="yes")
     with pytest.raises(OperatorError, match="is not a name"):
         fold("test_folds.no name", Floats)
+
+
+def _pair(rows):
+    return tuple(rows.fold(how, rows.__getitem__, how) for how in ("min", "max"))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        lambda rows: None,  # noqa: ARG005 - forgotten
+        _pair,
+        lambda rows: rows.each(rows.__getitem__, "y"),
+        lambda rows: ir.compute((2,), lambda i: ir.as_expr(1.0)),  # noqa: ARG005
+    ],
+)
+def test_what_makes_no_value_a_row_is_refused(body, request):
+    number = request.node.callspec.indices["body"]
+    wrong = fold(f"test_folds.wrong{number}", Floats)(body)
+    with pytest.raises(OperatorError, match=r"one value a row, as rows\.fold"):
+        wrong(np.ones((3, 4), np.float32), 1)
+
+
+@fold("test_folds.plain", Floats)
+def plain(rows):
+    """A sum, whose gradient is wrong: it has a value a row."""
+    return rows.fold("sum", rows.__getitem__, "y")
+
+
+def test_a_gradient_has_the_shape_of_its_array():
+    grad = plain.gradient(lambda dy, rows: rows.row(lambda _: ir.as_expr(1.0), "dx"))  # noqa: ARG005
+    with pytest.raises(OperatorError, match=r"a value a place, as rows\.each"):
+        grad(np.ones(3, np.float32), np.ones((3, 4), np.float32), 1)
+
+
+@fold("test_folds.flat", Floats)
+def flat(rows):
+    """A sum, whose gradient is the array."""
+    return rows.fold("sum", rows.__getitem__, "y")
+
+
+flat_grad = flat.gradient(lambda dy, rows: rows.each(rows.__getitem__, "dx"))  # noqa: ARG005
+
+
+@pytest.mark.parametrize("axis", [0, 1, (0, 2), (1, 2), None])
+def test_a_gradient_of_rows_has_the_shape_of_its_array(axis):
+    x = np.random.default_rng(0).normal(size=(2, 3, 5)).astype(np.float32)
+    dy = np.ones(x.sum(axis).shape, np.float32)
+    np.testing.assert_array_equal(flat_grad(dy, x, axis), x)

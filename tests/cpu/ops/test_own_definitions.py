@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from tensorlang import ir
-from tensorlang.errors import IRError, ShapeError
-from tensorlang.ops import operator
+from tensorlang.errors import DTypeError, IRError, OperatorError, ShapeError
+from tensorlang.ops import elementwise, operator
+from tensorlang.ops.signature import Float, Scalar
 
 RNG = np.random.default_rng(0)
 
@@ -98,3 +99,77 @@ def test_the_larger_and_the_smaller_of_two(dtype):
     np.testing.assert_array_equal(most, np.maximum(x, y))
     np.testing.assert_array_equal(least, np.minimum(x, y))
     np.testing.assert_array_equal(two, np.maximum(x, x.dtype.type(2)))
+
+
+X = np.arange(12, dtype=np.float32).reshape(3, 4)
+
+
+@elementwise("own.nothing")
+def nothing(x: Float) -> Float:
+    x * 2.0
+
+
+@elementwise("own.pair")
+def pair(x: Float):
+    return x * 2.0, x + 1.0
+
+
+@operator("own.stray")
+def stray(x):
+    other = ir.placeholder((3, 4), "f32", "other")
+    return ir.compute(x.shape, lambda i, j: x[i, j] + other[i, j])
+
+
+@operator("own.plain_extent")
+def plain_extent(x):
+    return ir.compute(x.shape[0], lambda i: x[i, 0])
+
+
+@operator("own.shifted")
+def shifted(x, *, by: int):
+    return ir.compute(x.shape, lambda i, j: x[i, j] + by)
+
+
+@pytest.mark.parametrize(
+    ("op", "error", "says"),
+    [
+        (nothing, OperatorError, "own.nothing: its definition returned nothing"),
+        (pair, OperatorError, "returned 2 where its annotation says 1 element"),
+        (stray, IRError, "reads other: f32.*; take it as a parameter"),
+        (plain_extent, IRError, "a shape is a tuple of extents"),
+    ],
+)
+def test_a_definition_that_is_not_one(op, error, says):
+    with pytest.raises(error, match=says):
+        op(X)
+
+
+@pytest.mark.parametrize("by", [2**64, 300, -129])
+def test_a_number_that_its_type_does_not_hold(by):
+    with pytest.raises(DTypeError, match=r"is not a value of i8: -128 \.\. 127"):
+        shifted(X.astype(np.int8), by=by)
+
+
+@pytest.mark.parametrize("name", ["y", "y0", "n0", "i", "i0", "vi0", "k", "x_given"])
+def test_parameters_have_any_name(name):
+    """Also one that a loop, a result or a size has by itself."""
+    number, other, whole = (
+        f"own.{kind}_{name}" for kind in ("number", "other", "whole")
+    )
+    made = {"elementwise": elementwise, "operator": operator, "ir": ir}
+    made |= {"Float": Float, "Scalar": Scalar}
+    exec(
+        f"""
+@elementwise("{number}")
+def number(x: Float, {name}: Scalar = 3.0): return x * {name}
+@elementwise("{other}")
+def other(x: Float, {name}: Float): return x * {name}
+@operator("{whole}")
+def whole({name}): return ir.compute({name}.shape, lambda a, b: {name}[a, b] * 2.0)
+""",
+        made,
+    )
+    np.testing.assert_array_equal(made["number"](X), X * 3)
+    np.testing.assert_array_equal(made["other"](X, X), X * X)
+    np.testing.assert_array_equal(made["other"](X, 2.5), X * 2.5)
+    np.testing.assert_array_equal(made["whole"](X), X * 2)

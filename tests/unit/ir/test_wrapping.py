@@ -105,7 +105,7 @@ def test_of_two_numbers():
         for a in (X + Y, X - Y, X * Y, X * c + Y, X * 8 + Y * 4 + c):
             same(a // c)
             same(a % c)
-            same((a // 3 * 3 + a % 3) % abs(c))
+            same((a // 3 * 3 + a % 3) % number(abs(c)))
             same(Binary("floordiv", a, Binary("or", Y, number(1))) * (Y | 1))
 
 

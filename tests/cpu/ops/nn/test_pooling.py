@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tensorlang.errors import ArgumentError, ShapeError
+from tensorlang.errors import ArgumentError, ShapeError, TensorlangError
 from tensorlang.ops import nn
 
 torch = pytest.importorskip("torch")
@@ -226,6 +226,15 @@ def test_bad_calls():
 def test_sizes_beyond_any_memory_are_refused_at_once(call):
     with pytest.raises(ShapeError, match=r"has more than 2\*\*48 elements"):
         call(np.ones((1, 3, 8, 8), np.float32))
+
+
+@pytest.mark.parametrize("batch", [0, 1])
+@pytest.mark.parametrize("size", [2**40, 2**62, 2**64 + 3])
+def test_more_results_than_there_can_be(batch, size):
+    x = np.ones((batch, 2, 8, 3), np.float32)
+    for op in (nn.adaptive_avg_pool2d, nn.adaptive_max_pool2d):
+        with pytest.raises(TensorlangError, match=r"2(\*\*|\^)48|not a value of i64"):
+            op(x, size)
 
 
 def test_largest_of_bf16_with_a_channel_beyond_whole_vectors():
