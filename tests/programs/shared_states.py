@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from tensorlang_test_programs.draft import Axes, Draft, size
-from tensorlang_test_programs.values import computed
+from tensorlang_test_programs.values import begun, computed
 
 from tensorlang.ir.dtypes import DType
 from tensorlang.ir.nodes import (
@@ -79,7 +79,10 @@ def together(draft: Draft, tag: str, *, last: bool) -> None:
         ]
     else:
         updates = [Store(out, places, value) for out in outs]
-    starts = [Store(out, places, start) for out in outs]
+    starts = [
+        Store(out, places, begun(_reducer(name, draft.dtype), start))
+        for name, out in zip(names, outs, strict=True)
+    ]
     init = seq(*starts) if folded and draft.chance(2) else None
     draft.done(axes.nest(seq(*updates), init=init), outs[0], grown)
 

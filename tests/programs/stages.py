@@ -19,7 +19,7 @@ from tensorlang_test_programs.odd_stages import (
 )
 from tensorlang_test_programs.shared_states import named, running, together
 from tensorlang_test_programs.tiles import staged, tile
-from tensorlang_test_programs.values import computed, converted
+from tensorlang_test_programs.values import begun, computed, converted
 
 from tensorlang.ir.dtypes import DType, i64
 from tensorlang.ir.nodes import (
@@ -93,7 +93,8 @@ def _fold(draft: Draft, tag: str, *, last: bool) -> None:
     out = draft.result(f"t{tag}", shape, last=last)
     if not folded:
         return draft.done(axes.nest(Store(out, places, value)), out, large)
-    init = Store(out, places, start) if draft.chance(3) else None
+    own = Store(out, places, begun(reducer, start))
+    init = own if draft.chance(3) else None
     nest = axes.nest(Reduce(reducer, (out,), places, (value,)), init=init)
     grown = large * count if name == "sum" else large
     return draft.done(nest, out, grown if init is None else grown + first)

@@ -13,6 +13,7 @@ from tensorlang.ir.nodes import (
     Expr,
     Load,
     Param,
+    Reducer,
     Select,
     Unary,
     as_expr,
@@ -143,3 +144,10 @@ def _divided(draft: Draft, a: Expr) -> Expr:
     if draft.dtype.kind == "int":
         by = draft.pick([by, -by]) if op.startswith("floor") else by
     return Binary(op, a, Const(by, draft.dtype))
+
+
+def begun(reducer: Reducer, start: Expr) -> Expr:
+    """A start that a fold may have: `min` and `max` take a NaN for nothing."""
+    if reducer.name in ("min", "max") and start.dtype.is_float:
+        return Binary(reducer.name, start, reducer.identity[0])
+    return start
