@@ -59,9 +59,9 @@ axis's value). `init` runs before the first instance of the reduction axes for e
 spatial point. Where a body holds a `Reduce` and the block has no `init` of its
 own, the state starts from the reducer's identity; `Reduce(r, bs, is, vs)` replaces the
 state tuple by `combine(state, vs)`. Of a point whose reduction axes are empty nothing
-is said: whoever allows that sets the state with a block of its own. (`min` and `max` take
-a NaN for nothing: a fold that starts from one and meets no number is NaN, or the
-identity.) An empty `init`
+is said: whoever allows that sets the state with a block of its own. `min` and `max`
+take a NaN for nothing: a fold that starts from one and meets no number is NaN, or the
+identity. An empty `init`
 says that the state was set elsewhere: by a block of its own, after
 `decompose_reduction`. (A block without reduction axes runs `Reduce` as a plain update
 of what its memory holds: that is how an accumulating write-back reads.)
