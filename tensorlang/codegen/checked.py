@@ -5,7 +5,8 @@
                            y[i] = x[select(at[i] >= 0 and at[i] < n, at[i], 0)]
 
 A load from outside reads element 0, if there is one, a store there is left out, and a
-`while` ends. What is told goes to an
+`while` ends, as does a loop, however long by its data, that goes along a dimension: one
+step behind it. What is told goes to an
 array that the function gets as one more parameter, a row for each dimension of each
 access; simplifying leaves the rows away that bounds prove to stay empty.
 """
@@ -32,6 +33,7 @@ from tensorlang.ir.nodes import (
     Function,
     If,
     LaneReduce,
+    Let,
     Load,
     Node,
     Param,
@@ -48,7 +50,7 @@ from tensorlang.ir.nodes import (
     seq,
     splat,
 )
-from tensorlang.ir.visit import children, fresh, rebuild, substitute
+from tensorlang.ir.visit import children, fresh, rebuild, substitute, walk
 
 COLUMNS: Final = 3  # whether there was one, its index, and the size
 
@@ -132,6 +134,10 @@ class _Checking:
         new = rebuild(stmt, change)
         if isinstance(new, For) and new.kind in ("vectorized", "unrolled"):
             new = replace(new, kind="serial")
+        if isinstance(new, For) and any(isinstance(n, Load) for n in walk(new.extent)):
+            assert isinstance(stmt, For)
+            for size in _along(stmt.body, stmt.var):
+                new = replace(new, extent=Binary("min", new.extent, size + 1))
         if isinstance(new, While):
             rows = range(first, len(self.accesses))
             fine = (self.report[row, 0].equal(0) for row in rows)
@@ -180,6 +186,21 @@ class _Checking:
                 for column, value in enumerate(values)
             ]
             yield If(Unary("not", _all(good)), seq(*stores))
+
+
+def _along(stmt: Stmt, index: Var) -> Iterator[Expr]:
+    """The sizes of the dimensions that a variable goes along in each run of this."""
+    if isinstance(stmt, Seq):
+        for inner in stmt.stmts:
+            yield from _along(inner, index)
+    elif isinstance(stmt, Block) and stmt.where is None:
+        for var in (axis.var for axis in stmt.axes if axis.value == index):
+            yield from _along(stmt.body, var)
+    elif isinstance(stmt, (Let, Store, Reduce)):
+        for access in (node for part in _own(stmt) for node in walk(part)):
+            if isinstance(access, Load) and access.mask is None:
+                pairs = zip(access.indices, access.buffer.shape, strict=True)
+                yield from (size for at, size in pairs if at == index)
 
 
 def _own(stmt: Stmt) -> Iterator[Node]:

@@ -26,6 +26,7 @@ from tensorlang.ir.nodes import (
     Axis,
     Block,
     Buffer,
+    Const,
     Expr,
     ExprLike,
     For,
@@ -191,8 +192,18 @@ def reduce_axis(extent: ExprLike, name: str = "k") -> ReduceAxis:
 
     Made inside of the body of a `compute`, its extent may depend on the indices, as
     `starts[i + 1] - starts[i]` does for the rows of a sparse matrix.
+
+    Raises:
+        IRError: the extent is no whole number, or less than 0.
     """
-    return ReduceAxis(name, as_expr(extent).cast(i64))
+    steps = as_expr(extent)
+    negative = isinstance(steps, Const) and steps.value < 0
+    if not steps.dtype.is_integer or negative:
+        raise IRError(
+            f"the extent of a reduction is a whole number from 0 on, not {steps!r} "
+            f"of {steps.dtype}"
+        )
+    return ReduceAxis(name, steps.cast(i64))
 
 
 def reduction(
@@ -206,6 +217,12 @@ def reduction(
         raise IRError(
             f"a reduction folds over what reduce_axis made, not over {axis!r}; of two "
             "elements there are ir.maximum and ir.minimum"
+        )
+    if len({each.name for each in axes}) < len(axes):
+        listed = ", ".join(each.name for each in axes)
+        raise IRError(
+            f"a reduction folds over axes of different names, not over {listed}: give "
+            "reduce_axis a second argument"
         )
     given = values if isinstance(values, tuple) else (values,)
     return Reduction(reducer, tuple(as_expr(value) for value in given), axes)

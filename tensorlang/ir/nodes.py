@@ -692,7 +692,8 @@ def as_expr(value: ExprLike, dtype: DType | None = None) -> Expr:
 def _whole(value: int, dtype: DType) -> Const:
     if dtype.is_integer:
         low, high = dtype.limits
-        if not low <= value <= high:
+        below = -(high // 2) - 1 if low == 0 else low  # -1 is all ones
+        if not below <= value <= high:
             raise DTypeError(f"{value} is not a value of {dtype}: {low} .. {high}")
     elif abs(value) >> 1024:  # beyond all floats
         raise DTypeError(f"an integer beyond 2**1024 is not a value of {dtype}")

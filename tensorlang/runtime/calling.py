@@ -8,10 +8,10 @@ ten microseconds a call.
 from __future__ import annotations
 
 import ctypes
+import math
 import operator
 import struct
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -197,14 +197,9 @@ def scalar(kernel: str, spec: ScalarSpec, value: Any) -> Any:
         DTypeError: it is no number of that kind, or its type cannot hold it.
     """
     dtype = _typed(spec.dtype)
-    if type(value) is float and dtype.is_float:
-        return value
     where = f"{kernel}: {spec.name}"
     if dtype.is_float:
-        try:
-            return float(value)
-        except (TypeError, ValueError):
-            raise DTypeError(f"{where} must be a number, not {value!r}") from None
+        return _float(where, dtype, value)
     try:
         number = operator.index(value)
     except TypeError:
@@ -218,17 +213,30 @@ def scalar(kernel: str, spec: ScalarSpec, value: Any) -> Any:
     return number
 
 
+def _float(where: str, dtype: DType, value: Any) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise DTypeError(f"{where} must be a number, not {value!r:.80}") from None
+    with np.errstate(over="ignore"):
+        rounded = dtype.numpy.type(number)
+    if math.isfinite(number) and not np.isfinite(rounded):
+        raise DTypeError(
+            f"{where} is {number}, which rounds to an infinity in {dtype}; give "
+            "math.inf where that is meant"
+        )
+    return number
+
+
 def bits(spec: ScalarSpec, value: Any) -> int:
     """A scalar's bits, as the low end of an 8-byte slot."""
     dtype = _typed(spec.dtype)
     if dtype.name == "f64":
         return int(struct.unpack("<Q", struct.pack("<d", value))[0])
     if dtype.name == "f32":
-        with suppress(OverflowError):  # where it rounds to an infinity
-            return int(struct.unpack("<I", struct.pack("<f", value))[0])
+        return int(struct.unpack("<I", struct.pack("<f", value))[0])
     if dtype.is_float:
-        with np.errstate(over="ignore"):
-            raw = np.asarray(value).astype(dtype.numpy).tobytes()
+        raw = np.asarray(value).astype(dtype.numpy).tobytes()
         return int.from_bytes(raw, "little")
     return int(value) & ((1 << dtype.bits) - 1)
 

@@ -25,7 +25,7 @@ from tensorlang.ir.simplify import simplify
 from tensorlang.ir.size_bounds import size_ranges
 from tensorlang.ir.visit import rebuild, walk
 from tensorlang.scheduling.facts import Ranges
-from tensorlang.scheduling.fuse_axes import flat, need_constants, product
+from tensorlang.scheduling.fuse_axes import flat, need_constants, product, simple_index
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.tree import Path, alloc_of, find_alloc, function_of
@@ -63,12 +63,13 @@ def fuse_dims(func: Function, buffer: str, dims: Sequence[int]) -> Function:
         )
     extents = [old.shape[dim] for dim in dims]
     need_constants(extents, f"dimensions of {buffer!r}")
-    shape = _fused(old.shape, dims, simplify(product(extents)))
+    extent = simplify(product(extents))
+    shape = _fused(old.shape, dims, extent)
     new = dataclasses.replace(old, shape=shape)
 
     def at(indices: tuple[Expr, ...], ranges: Ranges) -> tuple[Expr, ...]:
         whole = flat([indices[dim] for dim in dims], extents)
-        return _fused(indices, dims, simplify(whole, ranges))
+        return _fused(indices, dims, simple_index(whole, extent, ranges))
 
     return _moved(path, old, new, at)
 

@@ -153,8 +153,18 @@ def _placed(node: Any, ranges: Ranges) -> Any:
         return node
     made = rebuild(node, lambda child: _placed(child, ranges))
     if isinstance(made, Load | Store | Reduce | AtomicUpdate):
-        indices = tuple(simplify(index, ranges) for index in made.indices)
+        shape = (made.buffers[0] if isinstance(made, Reduce) else made.buffer).shape
+        pairs = zip(made.indices, shape, strict=True)
+        indices = tuple(simple_index(index, extent, ranges) for index, extent in pairs)
         return dataclasses.replace(made, indices=indices)
+    return made
+
+
+def simple_index(index: Expr, extent: Expr, ranges: Ranges) -> Expr:
+    """An index simplified, but for one outside, which stands where nothing runs."""
+    made = simplify(index, ranges)
+    if isinstance(made, Const) and isinstance(extent, Const):
+        return made if 0 <= made.value < extent.value else index
     return made
 
 

@@ -12,9 +12,18 @@ import pytest
 
 from tensorlang import build
 from tensorlang.errors import ArgumentError, KernelError, TargetError
-from tensorlang.ir import compute, function, parse, placeholder
+from tensorlang.ir import (
+    compute,
+    function,
+    minimum,
+    parse,
+    placeholder,
+    reduce_axis,
+    select,
+)
+from tensorlang.ir import sum as fold
 from tensorlang.ir.nodes import Var
-from tensorlang.ops import math, nn
+from tensorlang.ops import math, nn, operator
 from tensorlang.scheduling import Schedule
 
 N = Var("n")
@@ -184,6 +193,33 @@ def test_an_operator_of_ones_own(tmp_path):
     assert ran.returncode == 1, ran.stderr
     assert "x[at[vi]] has index 1000000000000 in dimension 0" in ran.stderr
     assert ran.stderr.rstrip().endswith(f"whose size is 4, {script}:9")
+
+
+def ragged(x, counts):
+    def total(i):
+        k = reduce_axis(counts[i])
+        return fold(x[i, k], k)
+
+    return compute((x.shape[0],), total)
+
+
+def guarded(x, counts):
+    def total(i):
+        k = reduce_axis(counts[i])
+        return fold(select(k < 3, x[i, minimum(k, 2)], 0.0), k)
+
+    return compute((x.shape[0],), total)
+
+
+def test_a_loop_that_data_makes_long_ends_behind_the_dimension(monkeypatch):
+    monkeypatch.setenv("TENSORLANG_CHECKED", "1")
+    x = np.ones((2, 3), np.float32)
+    op, inside = operator("mine.ragged")(ragged), operator("mine.guarded")(guarded)
+    for far in (4, 10**6, 1 << 62):
+        with pytest.raises(KernelError, match=r"index 3 in dimension 1, .* size is 3"):
+            op(x, np.array([3, far]))
+    assert op(x, np.array([3, 2])).tolist() == [3, 2]
+    assert inside(x, np.array([7, 2])).tolist() == [3, 2]
 
 
 def test_operators_of_the_library(monkeypatch):

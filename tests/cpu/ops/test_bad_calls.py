@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 import numpy as np
@@ -320,3 +321,14 @@ def test_an_algorithm_that_is_not_there():
 def test_more_dimensions_than_an_array_has(of):
     with pytest.raises(ShapeError, match=f"{of} dimensions has more than the 64"):
         nn.reshape(np.ones(1, np.float32), (1,) * of)
+
+
+@pytest.mark.parametrize("slope", [1e300, -3.5e38, np.float64(1e39)])
+def test_a_scalar_that_rounds_to_an_infinity(slope):
+    x = np.array([-1.0, 0.0, 2.0], np.float32)
+    with pytest.raises(DTypeError, match=r"an infinity in f32; give math\.inf"):
+        nn.leaky_relu(x, slope)
+    wide = nn.leaky_relu(x.astype(np.float64), slope)
+    np.testing.assert_array_equal(wide, [-slope, 0, 2])
+    np.testing.assert_array_equal(nn.leaky_relu(x[::2], math.inf), [-math.inf, 2])
+    np.testing.assert_array_equal(nn.leaky_relu(x, 3e38), np.float32([-3e38, 0, 2]))

@@ -173,3 +173,32 @@ def whole({name}): return ir.compute({name}.shape, lambda a, b: {name}[a, b] * 2
     np.testing.assert_array_equal(made["other"](X, X), X * X)
     np.testing.assert_array_equal(made["other"](X, 2.5), X * 2.5)
     np.testing.assert_array_equal(made["whole"](X), X * 2)
+
+
+@pytest.mark.parametrize(
+    ("axes", "says"),
+    [
+        (
+            lambda x, i: ir.reduce_axis(x[i, 1]),
+            r"a whole number from 0 on, not x.* f32",
+        ),
+        (lambda x, i: ir.reduce_axis(-4), "a whole number from 0 on, not -4"),  # noqa: ARG005
+        (
+            lambda x, i: (ir.reduce_axis(2), ir.reduce_axis(2)),  # noqa: ARG005
+            "axes of different names, not over k, k",
+        ),
+    ],
+)
+def test_axes_that_are_none(axes, says, request):
+    number = request.node.callspec.indices["axes"]
+
+    def body(x):
+        def element(i):
+            k = axes(x, i)
+            first = k[0] if isinstance(k, tuple) else k
+            return ir.sum(x[i, first], k)
+
+        return ir.compute((x.shape[0],), element)
+
+    with pytest.raises(IRError, match=says):
+        operator(f"own.axes{number}")(body)(X)

@@ -759,3 +759,32 @@ def f(x: f32[4], y: Out[f32[4]]):
             y[vk] = t[vk]
 """)
     same_meaning(func, inline(func, "t"))
+
+
+@pytest.mark.parametrize("step", ["fuse_dims", "fuse_axes"])
+def test_an_index_outside_that_is_never_used_stays(step, same_meaning):
+    func = parse("""
+def f(x: f32[1, 1], y: Out[f32[1, 1]]):
+    t = alloc(f32[1, 1])
+    for o in range(1):
+        for i in range(1):
+            with block("t", vi=spatial(1, i), vo=ordered(1, o)):
+                if vo == 0:
+                    t[vi, vo] = x[vi, vi]
+                else:
+                    t[vi, vo] = x[vi, vi] - t[vi, vo - 1]
+    for k in range(1):
+        for l in range(1):
+            with block("y", vk=spatial(1, k), vl=spatial(1, l)):
+                if vk < 1:
+                    y[vk, vl] = t[vk, vl]
+                else:
+                    y[vk, vl] = t[vk - 1, vl + 1]
+""")
+    s = Schedule(func)
+    if step == "fuse_dims":
+        s.fuse_dims("t", [0, 1])
+    else:
+        s.fuse_axes("y", ["vk", "vl"])
+    verify(s.function)
+    same_meaning(func, s.function)
