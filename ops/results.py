@@ -97,10 +97,10 @@ def given(
 
 def _overlaps(array: Any) -> bool:
     """Whether elements may share memory: a stride is shorter than what lies inside."""
-    inside = array.itemsize
+    inside = array.dtype.itemsize
     dims = zip(map(abs, array.strides), array.shape, strict=True)
     for stride, extent in sorted((s, n) for s, n in dims if n > 1):
         if stride < inside:
-            return bool(array.size)
+            return 0 not in array.shape
         inside = stride * extent
     return False

@@ -121,6 +121,9 @@ def test_jax(driver, fake, monkeypatch):
         def devices(self):
             return frozenset({Gpu})
 
+        def is_deleted(self):
+            return False
+
         def __dlpack_device__(self):
             return (dlpack.CUDA, 0)
 
