@@ -220,6 +220,7 @@ def _pattern(op: Definition, codes: Sequence[int]) -> Pattern:
     """
     arrays, absent, beside = [], [], None
     numbers: dict[str, int | None] = {}
+    said = {kind.says for kind in op.spec.arrays.values() if kind.number}
     for n, ((name, kind), code) in enumerate(
         zip(op.spec.arrays.items(), codes, strict=True)
     ):
@@ -229,12 +230,13 @@ def _pattern(op: Definition, codes: Sequence[int]) -> Pattern:
             numbers[name] = n
         else:
             arrays.append(n)
-            beside = beside if kind.dtypes == ("bool",) else n
+            beside = n if kind.says in said else beside
     if beside is None:
         able = [name for name, kind in op.spec.arrays.items() if kind.number]
-        said = "the operands" if len(able) == len(codes) else " and ".join(able)
+        those = "the operands" if len(able) == len(codes) else " and ".join(able)
         raise ArgumentError(
-            f"{op.id}: one of {said} has to be an array, whose type the other one takes"
+            f"{op.id}: one of {those} has to be an array, whose type the other one "
+            "takes"
         )
     filled = [name for name in absent if name in op.missing]
     if len(filled) < len(op.missing):

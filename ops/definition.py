@@ -14,6 +14,7 @@ from tensorlang.errors import ArgumentError, OperatorError
 from tensorlang.ops import binding, signature
 from tensorlang.ops.declarations import declarations
 from tensorlang.ops.documentation import documented
+from tensorlang.ops.indices import Explained
 from tensorlang.ops.operator import DIRECT, Algorithm, Define, Launch, Operator, Shapes
 from tensorlang.ops.signature import NUMBERS, Arrays, Parameter, Spec, Static
 from tensorlang.ops.tensors import Ready, check_result
@@ -56,6 +57,7 @@ class Definition(Operator):  # noqa: D101 - it has one
         meanings: What parameters mean that the definition says nothing of.
         missing: What operands are that are left out beside others: a number, by the
             name of the arrays' type.
+        faults: What to say, of its arguments, where a kernel reports a fault.
         options: As for `Operator`.
     """)
 
@@ -72,10 +74,12 @@ class Definition(Operator):  # noqa: D101 - it has one
         whole: bool = False,
         meanings: Mapping[str, str] | None = None,
         missing: Mapping[str, Callable[[str], Any]] | None = None,
+        faults: Callable[[Sequence[Any]], str] | None = None,
         **options: Any,
     ) -> None:
         self.body, self.meanings, self.missing = body, meanings or {}, missing or {}
         self._shapes, self._usually, self._whole = shapes, usual, whole
+        self._faults = faults
         self._traces: dict[Hashable, list[Trace]] = {}
         self.patterns: dict[tuple[int, ...], binding.Pattern] = {}
         super().__init__(
@@ -287,7 +291,9 @@ class Definition(Operator):  # noqa: D101 - it has one
         """The kernel of a function: the same for all calls that it serves."""
         key: Hashable = ("kernel", func, target)
         if key not in self.kernels:
-            self.kernels[key] = self.build(workload, target).launch
+            launch = self.build(workload, target).launch
+            explained = self._faults and Explained(launch, self.id, self._faults)
+            self.kernels[key] = explained or launch
         return self.kernels[key]
 
 
@@ -295,8 +301,10 @@ def _usual_type(kind: Arrays, asked: str | tuple[str, ...] | None) -> str:
     """The type of an array in a workload where only one type, or none, is asked for."""
     if isinstance(asked, str) and (not kind.dtypes or asked in kind.dtypes):
         return asked
+    if 0 < len(kind.dtypes) < 3:
+        return kind.dtypes[-1]  # the wider of two
     known = (name for name in ("f32", "i32") if not kind.dtypes or name in kind.dtypes)
-    return next(known, "bool")
+    return next(known)
 
 
 def _shown(parameter: Parameter) -> str:

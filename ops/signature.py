@@ -5,6 +5,7 @@ r"""What the parameters of an operator take: its definition's annotations, as da
 | annotation | the caller gives | the body gets |
 |---|---|---|
 | `Floats`, `Integers`, `Numbers`, `Truths`, `Anything` | an array of these | a tensor |
+| `Indices` | an array of i64 or i32 | a tensor |
 | `Weights` | floats, which may be f32 beside f16 and bf16 | a tensor |
 | `Floats \| None` | one that may be left out | a tensor, or None |
 | `Floats \| Number` | an array or a Python number | a tensor, or a scalar |
@@ -265,8 +266,10 @@ class Spec:
             kind = self.arrays.get(name, Arrays())
             if kind.dtypes and dtype not in kind.dtypes:
                 listed = ", ".join(kind.dtypes)
+                several = len({each.dtypes for each in self.arrays.values()}) > 1
+                said = f"{self.id}: {name}" if several else self.id
                 raise DTypeError(
-                    f"{self.id} takes {listed}, not {dtype}; cast it first"
+                    f"{said} takes {listed}, not {dtype}; cast it first"
                     if len(kind.dtypes) > 1
                     else f"{self.id}: {name} is an array of {listed}, not of {dtype}"
                 )
@@ -305,6 +308,7 @@ if TYPE_CHECKING:
     Floats: TypeAlias = Tensor
     Weights: TypeAlias = Tensor
     Integers: TypeAlias = Tensor
+    Indices: TypeAlias = Tensor
     Numbers: TypeAlias = Tensor
     Truths: TypeAlias = Tensor
     Anything: TypeAlias = Tensor
@@ -324,6 +328,7 @@ else:
     Floats = Float = Arrays("floats", FLOATS)
     Weights = Arrays("weights", FLOATS)
     Integers = Integer = Arrays("integers", INTEGERS)
+    Indices = Arrays("indices", ("i32", "i64"))
     Numbers = Real = Arrays("numbers", REALS)
     Truths = Truth = Arrays("truth values", ("bool",))
     Anything = Value = Arrays("numbers or truth values", ANY)

@@ -202,7 +202,7 @@ class _Tracer:
             if name in self._attributes.get(ABSENT, "").split():
                 return None
             if name in self._attributes.get(NUMBERS, "").split():
-                self._numbers.append(Var(name, self._number_type()))
+                self._numbers.append(Var(name, self._number_type(kind)))
                 return self._numbers[-1]
             return self._array(name, kind)
         if kind.kind == "scalar":
@@ -215,9 +215,10 @@ class _Tracer:
             return KeyWords(impl, self._array(name, Arrays()))
         return as_dtype(self._attributes[name])
 
-    def _number_type(self) -> DType:
+    def _number_type(self, kind: Arrays) -> DType:
         """Numbers are of the arrays' type, narrow floats of what is computed in."""
-        beside = DType(self._dtypes[-1])
+        fitting = [name for name in self._dtypes if name in kind.dtypes]
+        beside = DType((fitting or self._dtypes)[-1])
         return f32 if beside.is_float and beside != f64 else beside
 
     def _array(self, name: str, kind: Arrays) -> Tensor:

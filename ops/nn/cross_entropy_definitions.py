@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tensorlang.ir import as_expr, compute, i32, i64, intrinsic, reduce_axis, reduction
+from tensorlang.ir.elementwise import stored, wide
 from tensorlang.ir.frontend import Stage, Tensor
 from tensorlang.ir.natives import check
 from tensorlang.ir.nodes import Block, Evaluate, For, Load, Select, seq
 from tensorlang.ir.rows import Index, Rows, row_of, two_sums
-from tensorlang.ops.assembling import stored, wide
 from tensorlang.ops.nn.softmax import exponentials, sums
 
 if TYPE_CHECKING:
@@ -25,12 +25,20 @@ _FAULT = 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Labels:
-    """The labels of rows, and which number is none but ignored."""
+class Labelled:
+    """Rows of logits with their labels.
 
+    Attributes:
+        rows: The logits.
+        labels: A label for each row.
+        ignored: Which number is none but ignored.
+        smoothing: The share of the target that all classes have alike.
+    """
+
+    rows: Rows
     labels: Tensor
-    classes: Expr
     ignored: Expr
+    smoothing: float
 
     def __getitem__(self, row: Index) -> Expr:
         """A row's label."""
@@ -39,7 +47,7 @@ class _Labels:
     def inside(self, row: Index) -> Expr:
         """Whether a row's label is one of the classes."""
         label = self[row]
-        return (label >= 0) & (label < self.classes)
+        return (label >= 0) & (label < self.rows.length)
 
     def counts(self, row: Index) -> Expr:
         """Whether a row is not ignored."""
@@ -50,39 +58,29 @@ class _Labels:
         return self.inside(row) | self[row].equal(self.ignored)
 
 
-def cross_entropy(
-    logits: Tensor,
-    labels: Tensor,
-    *,
-    reduction: str,
-    smoothed: bool,
-    ignored: Expr,
-    smoothing: Expr,
-) -> Tensor:
+def loss(given: Labelled, how: str) -> Tensor:
     """`log(sum(exp(x))) - x[label]` of each row, 0 of ignored ones; folded."""
-    rows = Rows(logits)
-    given = _Labels(labels, rows.length, ignored)
+    rows, logits = given.rows, given.rows.array
     top, total = sums(rows)
-    everything = rows.fold("sum", rows.__getitem__, "everything") if smoothed else None
+    smooth = given.smoothing > 0
+    everything = rows.fold("sum", rows.__getitem__, "everything") if smooth else None
 
-    def loss(row: Index) -> Expr:
+    def element(row: Index) -> Expr:
         place = (row[0], given[row], *row[1:])
         own = wide(Load(logits.buffer, place, given.inside(row)))
         if everything is not None:
             mean = everything[row] / rows.length.cast(own.dtype)
-            own = own * (1.0 - smoothing) + mean * smoothing
+            own = own * (1.0 - given.smoothing) + mean * given.smoothing
         value = intrinsic("log", total[row]) + (top[row] - own)
         return Select(given.counts(row), value, as_expr(0.0, value.dtype))
 
-    losses = _checked(rows, loss, given, "losses")
-    if reduction == "none":
+    losses = _checked(given, element, "losses")
+    if how == "none":
         return _as(losses, logits)
-    return _reduced(losses, given, logits, mean=reduction == "mean")
+    return _reduced(losses, given, mean=how == "mean")
 
 
-def _checked(
-    rows: Rows, value: Callable[[Index], Expr], given: _Labels, name: str
-) -> Tensor:
+def _checked(given: Labelled, value: Callable[[Index], Expr], name: str) -> Tensor:
     """A value a row, and a fault where its label may not stand there."""
     places: list[Index] = []
 
@@ -90,11 +88,11 @@ def _checked(
         places.append(row)
         return value(row)
 
-    made = rows.row(noted, name)
+    made = given.rows.row(noted, name)
     assert made.stage is not None
     fault = Evaluate(check(given.right(places[0]), _FAULT))
     nest = _with_first(made.stage.nest, fault)
-    inputs = (*made.stage.inputs, rows.array, given.labels)
+    inputs = (*made.stage.inputs, given.rows.array, given.labels)
     return Tensor(made.buffer, Stage(nest, (made.buffer,), inputs))
 
 
@@ -106,9 +104,10 @@ def _with_first(nest: Stmt, first: Stmt) -> Stmt:
     return replace(nest, body=seq(first, nest.body))
 
 
-def _reduced(losses: Tensor, given: _Labels, like: Tensor, *, mean: bool) -> Tensor:
+def _reduced(losses: Tensor, given: Labelled, *, mean: bool) -> Tensor:
     """The sum of the losses, or their mean over the rows that count."""
-    axes = [reduce_axis(extent, f"r{n}") for n, extent in enumerate(losses.shape)]
+    extents = losses.buffer.shape
+    axes = [reduce_axis(extent, f"r{n}") for n, extent in enumerate(extents)]
 
     def folded() -> Any:
         row = tuple(axis.var for axis in axes)
@@ -121,7 +120,7 @@ def _reduced(losses: Tensor, given: _Labels, like: Tensor, *, mean: bool) -> Ten
 
     def result() -> Expr:
         value = whole[()] / count[()] if mean else whole[()]
-        return stored(value, like.dtype)
+        return stored(value, given.rows.array.dtype)
 
     made: Tensor = compute((), result, "y")
     return made
@@ -130,54 +129,49 @@ def _reduced(losses: Tensor, given: _Labels, like: Tensor, *, mean: bool) -> Ten
 def _as(total: Tensor, like: Tensor) -> Tensor:
     if total.dtype == like.dtype:
         return total
-    made: Tensor = compute(total.shape, lambda *at: stored(total[at], like.dtype), "y")
+    shape = total.buffer.shape
+    made: Tensor = compute(shape, lambda *at: stored(total[at], like.dtype), "y")
     return made
 
 
-def cross_entropy_grad(
-    dy: Tensor,
-    logits: Tensor,
-    labels: Tensor,
-    *,
-    reduction: str,
-    ignored: Expr,
-    smoothing: Expr,
-) -> Tensor:
+def gradient(given: Labelled, dy: Tensor | Expr, how: str) -> Tensor:
     """Of the logits: `dy (softmax(x) - wanted)`, 0 in ignored rows."""
-    rows = Rows(logits)
-    given = _Labels(labels, rows.length, ignored)
-    share = _shares(rows, given, dy, reduction)
+    rows = given.rows
+    share = _shares(given, dy, how)
     e, total = exponentials(rows)
+    kind, smoothing = total.dtype, given.smoothing
 
     def element(at: Index) -> Expr:
         row = row_of(at)
-        kind = total.dtype
-        low = smoothing / rows.length.cast(kind)
+        low = as_expr(smoothing, kind) / rows.length.cast(kind)
         hit = at[1].cast(i32).equal(given[row].cast(i32))
         wanted = Select(hit, low + (1.0 - smoothing), low)
         value = (e(at) / total[row] - wanted) * share[row]
         zero = as_expr(0.0, kind)
-        return stored(Select(given.counts(row), value, zero), logits.dtype)
+        return stored(Select(given.counts(row), value, zero), rows.array.dtype)
 
     made: Tensor = rows.each(element, "dx")
     return made
 
 
-def _shares(rows: Rows, given: _Labels, dy: Tensor, how: str) -> Tensor:
+def _shares(given: Labelled, dy: Tensor | Expr, how: str) -> Tensor:
     """What each row's loss counts in the result, times dy."""
-    count = _count(rows, given, dy) if how == "mean" else None
+    count = _count(given) if how == "mean" else None
 
     def share(row: Index) -> Expr:
-        value = wide(dy[row if how == "none" else ()])
+        if isinstance(dy, Tensor):
+            value = wide(dy[row if how == "none" else ()])
+        else:
+            value = wide(dy)
         return value if count is None else value / count[()]
 
-    return _checked(rows, share, given, "share")
+    return _checked(given, share, "share")
 
 
-def _count(rows: Rows, given: _Labels, like: Tensor) -> Tensor:
+def _count(given: Labelled) -> Tensor:
     """The number of rows that count."""
-    kind = wide(like[()]).dtype
-    shape = row_of(rows.array.shape)
+    kind = given.rows.dtype
+    shape = row_of(given.rows.array.buffer.shape)
     axes = [reduce_axis(extent, f"r{n}") for n, extent in enumerate(shape)]
 
     def folded() -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tensorlang.ir import as_expr, compute, f32, i64, select
+from tensorlang.ir.elementwise import NARROW, stored, wide
 from tensorlang.ir.frontend import Stage, Tensor
 from tensorlang.ir.natives import check
 from tensorlang.ir.nodes import (
@@ -20,7 +21,6 @@ from tensorlang.ir.nodes import (
     Var,
     seq,
 )
-from tensorlang.ops.assembling import NARROW, stored, wide
 
 if TYPE_CHECKING:
     from tensorlang.ir.nodes import Expr, Stmt
@@ -30,8 +30,8 @@ FAULT = 1
 
 def embedding(ids: Tensor, table: Tensor) -> Tensor:
     """y[n, width] = table[ids[n], width]; 0 where there is no such row."""
-    rows, width = table.shape
-    y = Buffer("y", table.dtype, (ids.shape[0], width))
+    (count,), (rows, width) = ids.buffer.shape, table.buffer.shape
+    y = Buffer("y", table.dtype, (count, width))
     position, column = Var("vp", i64), Var("vc", i64)
     row, inside = Var("row", i64), Var("inside", (position < rows).dtype)
     zero = as_expr(0.0).cast(table.dtype)
@@ -42,16 +42,18 @@ def embedding(ids: Tensor, table: Tensor) -> Tensor:
         Evaluate(check(inside, FAULT)),
         Store(y, (position, column), select(inside, read, zero)),
     )
-    nest = _nest("y", ids.shape[0], width, "spatial", body)
+    nest = _nest("y", count, width, "spatial", body)
     return Tensor(y, Stage(nest, (y,), (ids, table)))
 
 
-def embedding_grad(dy: Tensor, ids: Tensor, table: Tensor, *, skipped: Expr) -> Tensor:
+def embedding_grad(
+    dy: Tensor, ids: Tensor, table: Tensor, skipped: Expr | None
+) -> Tensor:
     """The rows of dy, added up in order where ids say; none for the row `skipped`.
 
     In f32 for narrower types, and then rounded once.
     """
-    rows, width = table.shape
+    (count,), (rows, width) = ids.buffer.shape, table.buffer.shape
     narrow = table.dtype.name in NARROW
     total = Buffer("total", f32 if narrow else table.dtype, (rows, width))
     position, column = Var("vp", i64), Var("vc", i64)
@@ -62,11 +64,11 @@ def embedding_grad(dy: Tensor, ids: Tensor, table: Tensor, *, skipped: Expr) -> 
         Let(row, ids[position].cast(i64)),
         Let(inside, names_row(row, rows)),
         Evaluate(check(inside, FAULT)),
-        If(inside & row.not_equal(skipped), Store(total, place, added)),
+        If(counts(row, inside, skipped), Store(total, place, added)),
     )
     nest = seq(
         _cleared(total),
-        _nest("add", ids.shape[0], width, "ordered", body),
+        _nest("add", count, width, "ordered", body),
     )
     made = Tensor(total, Stage(nest, (total,), (dy, ids, table)))
     if not narrow:
@@ -75,6 +77,11 @@ def embedding_grad(dy: Tensor, ids: Tensor, table: Tensor, *, skipped: Expr) -> 
         (rows, width), lambda r, z: stored(made[r, z], table.dtype), "dx"
     )
     return rounded
+
+
+def counts(row: Expr, inside: Expr, skipped: Expr | None) -> Expr:
+    """Whether a row is one, and not that which is skipped."""
+    return inside if skipped is None else inside & row.not_equal(skipped)
 
 
 def names_row(row: Expr, rows: Expr) -> Expr:

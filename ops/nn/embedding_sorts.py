@@ -11,11 +11,11 @@ the definition, so the result is the same to the bit.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from tensorlang.ir import as_expr, f32, i64
 from tensorlang.ir.dtypes import i32, u32
+from tensorlang.ir.elementwise import NARROW
 from tensorlang.ir.frontend import Stage, Tensor
 from tensorlang.ir.natives import check
 from tensorlang.ir.nodes import (
@@ -30,10 +30,9 @@ from tensorlang.ir.nodes import (
     Var,
     seq,
 )
-from tensorlang.ops.assembling import NARROW
 from tensorlang.ops.block_radix import Radix, Use
 from tensorlang.ops.block_scans import BlockScan, over
-from tensorlang.ops.nn.embedding_definitions import FAULT, names_row
+from tensorlang.ops.nn.embedding_definitions import FAULT, counts, names_row
 
 if TYPE_CHECKING:
     from tensorlang.ir.nodes import Expr, For, Stmt
@@ -44,10 +43,11 @@ _FEW: Final = 1 << 16  # rows whose numbers have two bytes
 _ACCESS: Final = 16  # bytes of one access
 
 
-def _embedding_grad(
-    dy: Tensor, ids: Tensor, table: Tensor, *, skipped: Expr, shuffles: bool
+def embedding_grad(
+    dy: Tensor, ids: Tensor, table: Tensor, skipped: Expr | None, *, shuffles: bool
 ) -> Tensor:
-    (count,), (rows, width) = ids.shape, table.shape
+    """The definition; positions change places by shuffles, or through memory."""
+    (count,), (rows, width) = ids.buffer.shape, table.buffer.shape
     narrow = table.dtype.name in NARROW
     made = Buffer("dx" if narrow else "total", table.dtype, (rows, width))
     keys = Buffer("named", u32, (as_expr(2), count))
@@ -64,14 +64,19 @@ def _embedding_grad(
 
 
 def _sorted(  # noqa: PLR0917 - of one definition
-    radix: Radix, ids: Tensor, rows: Expr, skipped: Expr, keys: Buffer, order: Buffer
+    radix: Radix,
+    ids: Tensor,
+    rows: Expr,
+    skipped: Expr | None,
+    keys: Buffer,
+    order: Buffer,
 ) -> Stmt:
     """Positions in the order of the rows that they name; what names none is last."""
     bytes_ = Select(rows < _FEW, as_expr(2), as_expr(4))
 
     def named(_: Expr, at: Expr, use: Use) -> Stmt:
         row, inside = Var("named_row", i64), Var("inside", (at < rows).dtype)
-        key = Select(inside & row.not_equal(skipped), row, rows)
+        key = Select(counts(row, inside, skipped), row, rows)
         return seq(
             Let(row, ids[at].cast(i64)),
             Let(inside, names_row(row, rows)),
@@ -179,8 +184,3 @@ def _each(count: Expr, body: Callable[[Expr], Stmt]) -> For:
         return over("t", THREADS, "thread.x", thread)
 
     return over("b", (count + (THREADS - 1)) // THREADS, "block.x", block)
-
-
-embedding_grad, embedding_grad_through_memory = (
-    partial(_embedding_grad, shuffles=way) for way in (True, False)
-)

@@ -96,11 +96,13 @@ def test_a_sort_is_a_host_loop_over_bytes():
 
 @pytest.mark.parametrize("count", [1, 37])
 def test_rows_are_added_up_in_order(count):
-    func = made("nn.embedding_grad", (count, 8), (count,), (5, 8))
+    op = find("nn.embedding_grad")
+    workload = op.workload((count, 8), (count,), (5, 8))
+    func = lower(default(op, workload, GPU, {})[0].function, GPU)
     dy, ids = RNG.normal(size=(count, 8)).astype("f4"), RNG.integers(0, 5, count)
     table, total = np.zeros((5, 8), "f4"), np.full((5, 8), np.nan, "f4")
     arrays = (dy.reshape(-1), ids, table.reshape(-1), total.reshape(-1))
-    run(func, *arrays, skipped=-1, n=count, rows=5)
+    run(func, *arrays, **op.sizes(workload))
     expected = np.zeros_like(total)
     for row, line in zip(ids, dy, strict=True):
         expected[row] += line
@@ -117,12 +119,12 @@ def test_positions_sorted_by_rows_are_added_up_in_order(
         monkeypatch.setattr(embedding_sorts, name, value)
     monkeypatch.setattr(row_scans, "SHORT", 1)
     op, skipped = find("nn.embedding_grad"), 3
-    workload = op.workload((count, 8), (count,), (rows, 8))
+    workload = op.workload((count, 8), (count,), (rows, 8), padding_idx=skipped)
     dy, ids = RNG.normal(size=(count, 8)).astype("f4"), RNG.integers(0, rows, count)
     table, total = np.zeros((rows, 8), "f4"), np.full((rows, 8), np.nan, "f4")
     arrays = (dy.reshape(-1), ids, table.reshape(-1), total.reshape(-1))
     func = lower(op.function(workload, algorithm), GPU)
-    run(func, *arrays, skipped=skipped, n=count, rows=rows)
+    run(func, *arrays, **op.sizes(workload))
     expected = np.zeros_like(total)
     for row, line in zip(ids, dy, strict=True):
         expected[row] += line if row != skipped else 0

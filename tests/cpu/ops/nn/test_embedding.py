@@ -133,7 +133,7 @@ def test_a_table_without_rows():
     assert nn.embedding(ids, table).shape == (0, 13)
     assert nn.embedding_grad(table, ids, table).shape == (0, 13)
     kernel = nn.embedding_grad.kernel(table, ids, table)
-    kernel.launch(table, ids, table, table.copy(), np.int64(-1))  # the careful way
+    kernel.launch(table, ids, table, table.copy())
 
 
 IDS, TABLE = np.array([0, 1]), draw(3, 4)
@@ -142,9 +142,13 @@ IDS, TABLE = np.array([0, 1]), draw(3, 4)
 @pytest.mark.parametrize(
     ("call", "error", "complaint"),
     [
-        (lambda: nn.embedding(IDS * 1.0, TABLE), DTypeError, "takes i32, i64, not f64"),
+        (lambda: nn.embedding(IDS * 1.0, TABLE), DTypeError, "ids takes i32, i64, not"),
         (lambda: nn.embedding(IDS, TABLE[0]), ShapeError, "a table has rows and col"),
-        (lambda: nn.embedding(IDS, IDS[None]), DTypeError, "a table is f32"),
+        (
+            lambda: nn.embedding(IDS, IDS[None]),
+            DTypeError,
+            "table takes f32, .* not i64",
+        ),
         (
             lambda: nn.embedding_grad(draw(2, 3), IDS, TABLE),
             ShapeError,
@@ -153,12 +157,12 @@ IDS, TABLE = np.array([0, 1]), draw(3, 4)
         (
             lambda: nn.embedding_grad(draw(2, 4), IDS * 1.0, TABLE),
             DTypeError,
-            "indices are i32 or i64, not f64",
+            "ids takes i32, i64, not f64",
         ),
         (
             lambda: nn.embedding_grad(draw(2, 4, dtype=float), IDS, TABLE),
             DTypeError,
-            "dy is f64 and the table f32",
+            "one element type, not f64, f32",
         ),
         (
             lambda: nn.embedding_grad(draw(2, 4), IDS, TABLE, padding_idx=3),
