@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from tensorlang import targets
+from tensorlang.collecting import uncollected
 from tensorlang.errors import ArgumentError, OperatorError, TensorlangError
 from tensorlang.ops.operator import DIRECT
 from tensorlang.records import lookup
@@ -35,6 +36,7 @@ PIN_VARIABLE: Final = "TENSORLANG_PIN"
 _WORDS: Final = {"true": True, "false": False}
 
 
+@uncollected()
 def build(
     op: Operator, workload: Workload, target: Target | str | None = None
 ) -> Kernel:
@@ -143,6 +145,7 @@ def replayed(
         return f"stale: {type(problem).__name__}: {problem}"
 
 
+@uncollected()
 def schedule(
     op: Operator, workload: Workload, target: Target, algorithm: str, knobs: Knobs
 ) -> Schedule:

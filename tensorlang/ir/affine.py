@@ -31,12 +31,17 @@ def add(a: Mapping[Monomial, int], b: Mapping[Monomial, int], scale: int = 1) ->
     """`a + scale * b`."""
     total = dict(a)
     for monomial, coefficient in b.items():
-        value = total.get(monomial, 0) + scale * coefficient
-        if value:
-            total[monomial] = value
-        else:
-            total.pop(monomial, None)
+        accumulate(total, monomial, scale * coefficient)
     return total
+
+
+def accumulate(total: Poly, monomial: Monomial, coefficient: int) -> None:
+    """Add a term to a polynomial in place."""
+    value = total.get(monomial, 0) + coefficient
+    if value:
+        total[monomial] = value
+    else:
+        total.pop(monomial, None)
 
 
 def scaled(a: Mapping[Monomial, int], factor: int) -> Poly:
@@ -49,7 +54,7 @@ def product(a: Mapping[Monomial, int], b: Mapping[Monomial, int]) -> Poly:
     total: Poly = {}
     for left, x in a.items():
         for right, y in b.items():
-            total = add(total, {merged(left, right): x * y})
+            accumulate(total, merged(left, right), x * y)
     return total
 
 

@@ -13,15 +13,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from tensorlang.ir.affine import (
     ONE,
     Monomial,
     Poly,
+    accumulate,
     add,
     constant,
     factors,
+    merged,
     poly,
     product,
     scaled,
@@ -55,7 +58,6 @@ from tensorlang.ir.visit import walk
 
 End: TypeAlias = int | Expr | Size | None
 Range: TypeAlias = tuple[End, End]
-_FUEL: Final = 64  # replacements in the search for one bound
 _I64: Final = i64.limits
 
 
@@ -83,7 +85,19 @@ def _quotients_first(factor: Expr, others: list[Expr]) -> int:
     return -sum(factor in set(walk(other)) for other in others if other is not factor)
 
 
-_ORDERS: Final[tuple[Order, ...]] = (_variables_first, _variables_last)
+@dataclass(slots=True)
+class _Search:
+    """A search for a bound.
+
+    Attributes:
+        order: Which factors are replaced first.
+        fuel: How many more.
+        matters: Whether there was a choice between variables and others.
+    """
+
+    order: Order
+    fuel: int = 64
+    matters: bool = False
 
 
 class Known:
@@ -100,8 +114,8 @@ class Known:
         self.ranges: Mapping[Var, Range] = {} if ranges is None else ranges
         self.facts = facts
         self.polys: dict[Expr, Poly] = {}
-        self._outer: Known | None = None
-        self._new: frozenset[Var] = frozenset()
+        self._outermost, self.depth = self, 0
+        self._places: dict[Var, Known] = {}  # where a variable became known
         self._order = {var: number for number, var in enumerate(self.ranges)}
         self._intervals: dict[Expr, Interval] = {}
         self._under_way: set[Expr] = set()
@@ -115,7 +129,8 @@ class Known:
         """What is known where more is: of what does not name it, the same."""
         made = Known({**self.ranges, **ranges}, self.facts + facts)
         made.polys, made._guesses = self.polys, self._guesses
-        made._outer, made._new = self, frozenset(ranges)
+        made._outermost, made.depth = self._outermost, self.depth + 1
+        made._places = {**self._places, **dict.fromkeys(ranges, made)}
         return made
 
     def _outside(self, expr: Expr) -> Known | None:
@@ -125,12 +140,12 @@ class Known:
 
     def _where(self, *named: frozenset[Var]) -> Known:
         """The outermost place where as much is known of some variables."""
-        known = self
-        while known._outer is not None:
-            if not all(map(known._new.isdisjoint, named)):
-                break
-            known = known._outer
-        return known
+        found = self._outermost
+        for var in (var for variables in named for var in variables):
+            place = self._places.get(var, found)
+            if place.depth > found.depth:
+                found = place
+        return found
 
     def learn(self, var: Var, range_: Range) -> None:
         """Note the range of a variable that nothing was asked about before."""
@@ -192,7 +207,10 @@ class Known:
         if key in self._uppers:
             return self._uppers[key]
         guesses = self._guesses[0]
-        found = [self._eliminate(rest, way, [_FUEL]) for way in _ORDERS]
+        search = _Search(_variables_first)
+        found = [self._eliminate(rest, search)]
+        if search.matters:
+            found.append(self._eliminate(rest, _Search(_variables_last)))
         bound = min((each for each in found if each is not None), default=None)
         if guesses == self._guesses[0]:
             self._uppers[key] = bound
@@ -210,7 +228,7 @@ class Known:
             return True
         if any(self._follows(total, fact) for fact in self.facts):
             return True
-        above = self._eliminate(scaled(total, -1), _quotients_first, [_FUEL])
+        above = self._eliminate(scaled(total, -1), _Search(_quotients_first))
         return above is not None and above <= 0
 
     def _follows(self, total: Mapping[Monomial, int], fact: Poly) -> bool:
@@ -219,16 +237,16 @@ class Known:
         low = self.lower(add(total, fact, -1))
         return low is not None and low >= 0
 
-    def _eliminate(self, total: Poly, order: Order, fuel: list[int]) -> int | None:
+    def _eliminate(self, total: Poly, search: _Search) -> int | None:
         value = value_of(total)
-        if value is not None or fuel[0] <= 0:
+        if value is not None or search.fuel <= 0:
             return value
-        fuel[0] -= 1
-        factor = self._next(total, order)
+        search.fuel -= 1
+        factor = self._next(total, search)
         every, choices = self._choices(total, factor)
         bounds = []
         for choice in choices:
-            bound = self._eliminate(choice, order, fuel)
+            bound = self._eliminate(choice, search)
             if bound is not None:
                 bounds.append(bound)
             elif every:
@@ -260,18 +278,24 @@ class Known:
             found += [] if others is None else [most * others]
         return min(found, default=None)
 
-    def _next(self, total: Poly, order: Order) -> Expr:
+    def _next(self, total: Poly, search: _Search) -> Expr:
         """The factor to replace next: inner variables before outer ones."""
         found = factors(total)
+        variables = [f for f in found if isinstance(f, Var)]
+        bounded = [f for f in variables if f in self.ranges]
+        left = (
+            found
+            if len(bounded) == len(variables)
+            else [f for f in found if f in bounded or not isinstance(f, Var)]
+        )
+        search.matters |= 0 < len(bounded) < len(left)
+        order = search.order
 
         def urgency(factor: Expr) -> tuple[int, int]:
             place = self._order.get(factor, -1) if isinstance(factor, Var) else 0
             return order(factor, found), place
 
-        def bounded(factor: Expr) -> bool:
-            return not isinstance(factor, Var) or factor in self.ranges
-
-        return max(filter(bounded, found), key=urgency, default=found[0])
+        return max(left, key=urgency) if len(left) > 1 else (left or found)[0]
 
     def _choices(self, total: Poly, factor: Expr) -> tuple[bool, list[Poly]]:
         """Polynomials with `factor` gone: (all needed, or any of them bounds)."""
@@ -355,14 +379,13 @@ class Known:
         result: Poly = {}
         for monomial, coefficient in total.items():
             if factor not in monomial:
-                result = add(result, {monomial: coefficient})
+                accumulate(result, monomial, coefficient)
                 continue
             sign = self._sign(monomial, coefficient, factor)
             end = {1: high, -1: low, 0: None}[sign]
             if end is None:
                 return None
-            rest = tuple(other for other in monomial if other != factor)
-            result = add(result, product({rest: coefficient}, end))
+            _multiplied(result, _without(monomial, factor), coefficient, end)
         return result
 
     def _relaxed_division(self, total: Poly, factor: Binary) -> list[Poly]:
@@ -433,12 +456,12 @@ class Known:
         result: Poly = {}
         for monomial, coefficient in total.items():
             if factor not in monomial:
-                result = add(result, {monomial: coefficient})
+                accumulate(result, monomial, coefficient)
                 continue
             largest = self._product(monomial, coefficient)[1]
             if largest is None:
                 return []
-            result = add(result, constant(largest))
+            accumulate(result, ONE, largest)
         return [result]
 
     # ------------------------------------------------------- intervals
@@ -493,11 +516,20 @@ def _replaced(total: Poly, factor: Expr, by: Poly) -> Poly:
     result: Poly = {}
     for monomial, coefficient in total.items():
         if factor in monomial:
-            rest = tuple(other for other in monomial if other != factor)
-            result = add(result, product({rest: coefficient}, by))
+            _multiplied(result, _without(monomial, factor), coefficient, by)
         else:
-            result = add(result, {monomial: coefficient})
+            accumulate(result, monomial, coefficient)
     return result
+
+
+def _without(monomial: Monomial, factor: Expr) -> Monomial:
+    return tuple([other for other in monomial if other != factor])
+
+
+def _multiplied(total: Poly, rest: Monomial, coefficient: int, by: Poly) -> None:
+    """Add a term times a polynomial in place."""
+    for monomial, times in by.items():
+        accumulate(total, merged(rest, monomial), coefficient * times)
 
 
 def _divisor(factor: Expr) -> int | None:

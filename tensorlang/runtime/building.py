@@ -17,6 +17,7 @@ from operator import sub
 from typing import TYPE_CHECKING, Any, Final
 
 from tensorlang import targets
+from tensorlang.collecting import uncollected
 from tensorlang.errors import CodegenError, TargetError
 from tensorlang.runtime import backends, cache
 from tensorlang.runtime.kernel import Artifact, Kernel
@@ -144,6 +145,7 @@ def cached_kernel(
     return found
 
 
+@uncollected()
 def make_artifact(recipe: Recipe, target: Target) -> Artifact:
     """Verify, lower, print and compile a function, looking into no cache."""
     from tensorlang.ir.printer import show  # noqa: PLC0415 - not when warm
