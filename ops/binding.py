@@ -220,6 +220,7 @@ def _pattern(op: Definition, codes: Sequence[int]) -> Pattern:
     """
     arrays, absent, beside = [], [], None
     numbers: dict[str, int | None] = {}
+    # numbers take the type of arrays like them; where there are none, nobody asks
     said = {kind.says for kind in op.spec.arrays.values() if kind.number}
     for n, ((name, kind), code) in enumerate(
         zip(op.spec.arrays.items(), codes, strict=True)
@@ -230,7 +231,8 @@ def _pattern(op: Definition, codes: Sequence[int]) -> Pattern:
             numbers[name] = n
         else:
             arrays.append(n)
-            beside = n if kind.says in said else beside
+            typed = kind.says in said if said else kind.dtypes != ("bool",)
+            beside = n if typed else beside
     if beside is None:
         able = [name for name, kind in op.spec.arrays.items() if kind.number]
         those = "the operands" if len(able) == len(codes) else " and ".join(able)
