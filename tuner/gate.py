@@ -106,8 +106,12 @@ class Gate:
     @cached_property
     def full(self) -> Case:
         """The workload itself."""
-        _ = self._shapes  # the compiled reference is vouched for
-        return self._case(self._workload, self._pool())
+        return self.case(self._workload)
+
+    def case(self, workload: Workload) -> Case:
+        """A workload that the same kernel serves, with many arrays."""
+        _ = self.odd  # the compiled reference is vouched for
+        return self._case(workload, self._pool())
 
     def compiled(self, workload: Workload) -> Case:
         """A workload with random values, by the plain loop nest."""

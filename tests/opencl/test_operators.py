@@ -63,5 +63,5 @@ def case_of(op, gate):
         return gate.full
     if op.id in SLOW:
         return gate.compiled(next(batches(op.default, op.names(op.default))))
-    own = {op.default, *served(op, op.default)}
-    return next((case for case in gate.small if case.workload in own), gate.full)
+    small = next(served(op, op.default), None)
+    return gate.full if small is None else gate.case(small)
