@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import signal
 import sys
@@ -57,6 +58,15 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if cache is not None and not hasattr(session.config, "workerinput"):
         known = cache.get("tensorlang/seconds", {})
         cache.set("tensorlang/seconds", known | _SECONDS)
+
+
+@pytest.fixture(scope="module")
+def young_heap() -> Iterator[None]:
+    """Collecting garbage is quick, as what other tests left is not looked at again."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture
