@@ -11,7 +11,6 @@ is what the machine computes only as far as it `fits`.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -82,7 +81,10 @@ def _variables_last(factor: Expr, others: list[Expr]) -> int:
 
 def _quotients_first(factor: Expr, others: list[Expr]) -> int:
     """What stands in others comes after them: it may cancel with what they leave."""
-    return -sum(factor in set(walk(other)) for other in others if other is not factor)
+    compound = (o for o in others if o is not factor and not isinstance(o, Var))
+    if isinstance(factor, Var):
+        return -sum(factor in free_vars(other) for other in compound)
+    return -sum(factor in walk(other) for other in compound)
 
 
 @dataclass(slots=True)
@@ -123,6 +125,7 @@ class Known:
         self._guesses = [0]
         self._exact: dict[Expr, bool] = {}
         self._found_ends: dict[tuple[Expr, int], Poly] = {}
+        self._ends_of: dict[Expr, tuple[Poly | None, Poly | None]] = {}
         self._uppers: dict[frozenset[tuple[Monomial, int]], int | None] = {}
 
     def inside(self, ranges: Mapping[Var, Range], facts: tuple[Poly, ...]) -> Known:
@@ -141,10 +144,11 @@ class Known:
     def _where(self, *named: frozenset[Var]) -> Known:
         """The outermost place where as much is known of some variables."""
         found = self._outermost
-        for var in (var for variables in named for var in variables):
-            place = self._places.get(var, found)
-            if place.depth > found.depth:
-                found = place
+        for variables in named:
+            for var in variables:
+                place = self._places.get(var, found)
+                if place.depth > found.depth:
+                    found = place
         return found
 
     def learn(self, var: Var, range_: Range) -> None:
@@ -274,13 +278,18 @@ class Known:
             return None
         found = []
         for sizes, most in size.shapes:
-            others = self._most(tuple((Counter(monomial) - Counter(sizes)).elements()))
+            rest = monomial
+            for each in sizes:
+                rest = _without_one(rest, each)
+            others = self._most(rest)
             found += [] if others is None else [most * others]
         return min(found, default=None)
 
     def _next(self, total: Poly, search: _Search) -> Expr:
         """The factor to replace next: inner variables before outer ones."""
         found = factors(total)
+        if len(found) == 1:
+            return found[0]
         variables = [f for f in found if isinstance(f, Var)]
         bounded = [f for f in variables if f in self.ranges]
         left = (
@@ -299,9 +308,10 @@ class Known:
 
     def _choices(self, total: Poly, factor: Expr) -> tuple[bool, list[Poly]]:
         """Polynomials with `factor` gone: (all needed, or any of them bounds)."""
-        if any(monomial.count(factor) > 1 for monomial in total):
-            return False, self._numeric(total, factor)
-        arms = self._arms(factor)
+        for monomial in total:
+            if len(monomial) > 1 and monomial.count(factor) > 1:
+                return False, self._numeric(total, factor)
+        arms = [] if isinstance(factor, Var) else self._arms(factor)
         if arms and isinstance(factor, Binary):
             return self._either(total, factor, arms)
         if arms:
@@ -311,7 +321,7 @@ class Known:
         relaxed = self._towards(total, factor, *ends)
         if relaxed is not None:
             choices.append(relaxed)
-        if isinstance(factor, Binary):
+        if isinstance(factor, Binary) and factor.op in ("floordiv", "floormod"):
             choices += self._relaxed_division(total, factor)
             choices += self._by_other_quotients(total, factor)
         return False, choices
@@ -346,10 +356,14 @@ class Known:
         return 1 if coefficient > 0 else -1
 
     def _ends(self, factor: Expr) -> tuple[Poly | None, Poly | None]:
+        known = self._ends_of.get(factor)
+        if known is not None:
+            return known
         var = factor.a if isinstance(factor, Cast) else factor
         if isinstance(var, Var) and var in self.ranges and _keeps_values(var.dtype):
             low, high = self.ranges[var]
-            return self._end(low, 0), self._end(high, 1)
+            known = self._ends_of[factor] = self._end(low, 0), self._end(high, 1)
+            return known
         ends = self.interval(factor)  # those of the type bound no sum
         low, high = (None if end in _I64 else end for end in ends)
         return self._end(low, 0), self._end(high, 1)
@@ -394,17 +408,17 @@ class Known:
             return self._remainder_below(total, factor)
         held = [monomial for monomial in total if factor in monomial]
         least = self.interval(factor.b)[0]
-        if factor.op != "floordiv" or len(held) > 1 or least is None or least < 1:
+        if len(held) > 1 or least is None or least < 1:
             return []
         (monomial,) = held
         sign = self._sign(monomial, total[monomial], factor)
-        others = Counter(monomial) - Counter([factor])
+        others = _without(monomial, factor)
         share, whole = total[monomial], factor.b in others
         if isinstance(factor.b, Const):
             whole = share % least == 0
             share = -(-share // least)
         elif whole:
-            others -= Counter([factor.b])
+            others = _without_one(others, factor.b)
         low = self.interval(factor.a)[0]
         rounds = sign > 0 and low is not None and low >= 0
         if not sign or not (whole or rounds) or not self.exact(factor.a):
@@ -413,7 +427,7 @@ class Known:
         if sign < 0:
             inner = add(add(inner, poly(factor.b), -1), constant(1))
         rest = {m: c for m, c in total.items() if m != monomial}
-        return [add(rest, product({tuple(others.elements()): share}, inner))]
+        return [add(rest, product({others: share}, inner))]
 
     def _by_other_quotients(self, total: Poly, factor: Binary) -> list[Poly]:
         """`d * (x // (c*d)) <= x // c <= d * (x // (c*d)) + d - 1`, if both occur."""
@@ -469,15 +483,16 @@ class Known:
     def interval(self, expr: Expr) -> Interval:
         """The interval of an integer or bool expression, over all its lanes."""
         found = self._intervals.get(expr)
-        if expr in self._under_way:
-            self._guesses[0] += 1
-        if found is None:
-            outer = self._outside(expr)
-            self._intervals[expr] = type_limits(expr.dtype)  # while it is being found
-            self._under_way.add(expr)
-            found = outer.interval(expr) if outer else self._found(expr)
-            self._under_way.discard(expr)
-            self._intervals[expr] = found
+        if found is not None:
+            if self._under_way and expr in self._under_way:
+                self._guesses[0] += 1
+            return found
+        outer = self._outside(expr)
+        self._intervals[expr] = type_limits(expr.dtype)  # while it is being found
+        self._under_way.add(expr)
+        found = outer.interval(expr) if outer else self._found(expr)
+        self._under_way.discard(expr)
+        self._intervals[expr] = found
         return found
 
     def _found(self, expr: Expr) -> Interval:
@@ -524,6 +539,14 @@ def _replaced(total: Poly, factor: Expr, by: Poly) -> Poly:
 
 def _without(monomial: Monomial, factor: Expr) -> Monomial:
     return tuple([other for other in monomial if other != factor])
+
+
+def _without_one(monomial: Monomial, factor: Expr) -> Monomial:
+    """The monomial divided by a factor, if it has that."""
+    if factor not in monomial:
+        return monomial
+    at = monomial.index(factor)
+    return monomial[:at] + monomial[at + 1 :]
 
 
 def _multiplied(total: Poly, rest: Monomial, coefficient: int, by: Poly) -> None:

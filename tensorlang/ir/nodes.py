@@ -316,15 +316,21 @@ class Const(Expr):
             raise IRError(f"a constant is a scalar, not {self.dtype}")
         object.__setattr__(self, "value", _canonical(self.value, self.dtype))
 
-    def _key(self) -> tuple[str, DType, object]:
-        exact = struct.pack("<d", self.value) if self.dtype.is_float else self.value
-        return ("Const", self.dtype, exact)
+    def _bits(self) -> object:
+        return struct.pack("<d", self.value) if self.dtype.is_float else self.value
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Const) and self._key() == other._key()
+        if not isinstance(other, Const) or self.dtype is not other.dtype:
+            return False
+        return self._bits() == other._bits()
 
     def __hash__(self) -> int:
-        return hash(self._key())
+        try:
+            return self._hash
+        except AttributeError:
+            value = hash(("Const", self.dtype, self._bits()))
+            object.__setattr__(self, "_hash", value)
+            return value
 
 
 def _canonical(value: Scalar, dtype: DType) -> Scalar:
