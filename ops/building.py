@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from tensorlang import targets
 from tensorlang.collecting import uncollected
 from tensorlang.errors import ArgumentError, OperatorError, TensorlangError
+from tensorlang.ops import ahead
 from tensorlang.ops.operator import DIRECT
 from tensorlang.records import lookup
 from tensorlang.runtime import build as build_kernel
@@ -42,17 +43,27 @@ def build(
 ) -> Kernel:
     """The best known kernel for a workload; compiled only where no cache has it."""
     chosen = targets.get(target)
-    known = [choice.record for choice in lookup(workload, chosen)]
-    pins = pinned(op)
-
-    def make() -> Schedule:
-        return scheduled(op, workload, chosen, known, pins)
-
-    if not op.module.startswith("tensorlang."):  # its source is in no cache key
+    key, make = request(op, workload, chosen)
+    if not in_caches(op):
         return build_kernel(make(), chosen)
+    ahead.missed(key, chosen)
+    return cached_kernel(key, make, chosen)
+
+
+def in_caches(op: Operator) -> bool:
+    """Whether its kernels are kept by name: the source of others is in no key."""
+    return op.module.startswith("tensorlang.")
+
+
+def request(
+    op: Operator, workload: Workload, target: Target
+) -> tuple[str, Callable[[], Schedule]]:
+    """What the best known kernel is called in caches, and how it is scheduled."""
+    known = [choice.record for choice in lookup(workload, target)]
+    pins = pinned(op)
     configured = [[record.algorithm, record.ir] for record in known]
     key = json.dumps([workload.to_json(), configured, pins], sort_keys=True)
-    return cached_kernel(key, make, chosen)
+    return key, lambda: scheduled(op, workload, target, known, pins)
 
 
 def scheduled(

@@ -14,12 +14,17 @@ from tensorlang.errors import ArgumentError
 
 if TYPE_CHECKING:
     from tensorlang.ops.operator import Operator
+    from tensorlang.workload import Workload
 
 PROTOCOL: Final = "__tensorlang_op__"
 
 
 class Nowhere:
     """The target of calls that are prepared for what they return, and never made."""
+
+    def built(self, op: Operator, workload: Workload) -> Nowhere:  # noqa: ARG002
+        """What stands for the kernel that an operator would build for a workload."""
+        return self
 
     def launch(self, *_: Any) -> None:
         """Stand for the kernel that is not built."""

@@ -298,7 +298,7 @@ class Operator:
     ) -> BuiltKernel:
         """The best known kernel for a workload, built or from the caches."""
         if isinstance(target, Nowhere):
-            return target
+            return target.built(self, workload)
         from tensorlang.ops.building import build  # noqa: PLC0415 - loads a compiler
 
         made = build(self, workload, target)

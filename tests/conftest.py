@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib.util
+import os
 import signal
 import sys
 from collections import Counter
@@ -39,7 +40,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """Let the processes of tests be interrupted, as in the background none may be."""
+    """Settle what a process of tests may do.
+
+    Processes of tests can be interrupted, as in the background none may be, and build
+    all kernels themselves, as there is one for each core already.
+    """
+    os.environ.setdefault("TENSORLANG_BUILD_PROCESSES", "1")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -22,7 +22,7 @@ from tensorlang.graph.passes import WrittenOut
 from tensorlang.graph.program import Graph
 from tensorlang.graph.specs import KeySpec, TensorSpec, at_sizes
 from tensorlang.graph.values import Key, Node, Value, mapped, values_in
-from tensorlang.ops import random
+from tensorlang.ops import ahead, random
 from tensorlang.ops.operator import Operator
 from tensorlang.runtime import buffers
 
@@ -85,7 +85,26 @@ def bind(
     written = WrittenOut()  # so that calls share the planned memory
     program = written.graph(graph)
     held = {written[value]: array for value, array in (known or {}).items()}
-    return Binder(program, sizes, held, target).bound()
+    with ahead.at_first_miss(lambda: _build_ahead(program, sizes, held, target)):
+        return Binder(program, sizes, held, target).bound()
+
+
+def _build_ahead(
+    program: Graph,
+    sizes: Mapping[str, int],
+    known: Mapping[Value, Storage],
+    target: Any,
+) -> None:
+    """Build the kernels of a program side by side."""
+    several = target if isinstance(target, Mapping) else {"": target}
+    noting = {name: ahead.noting(each) for name, each in several.items()}
+    Binder(
+        program,
+        sizes,
+        dict(known),
+        noting if isinstance(target, Mapping) else noting[""],
+    ).bound()
+    ahead.build(each for one in noting.values() for each in one.taken())
 
 
 def _in_place(arguments: tuple[Any, ...], known: Sequence[Storage]) -> bool:

@@ -326,7 +326,7 @@ class Const(Expr):
 
     def __hash__(self) -> int:
         try:
-            return self._hash
+            return self._hash  # type: ignore[attr-defined,no-any-return]
         except AttributeError:
             value = hash(("Const", self.dtype, self._bits()))
             object.__setattr__(self, "_hash", value)

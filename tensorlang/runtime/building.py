@@ -136,13 +136,30 @@ def cached_kernel(
         return found
     if _asked_to_check():
         return _NAMED.setdefault((key, chosen), build(make(), chosen, knobs=knobs))
-    name = cache.key_of("name", key, repr(chosen), _versions(chosen))
+    name = _name(key, chosen)
     with _lock(name):
         found = _NAMED.get((key, chosen))
         if found is None:
             found = _by_name(name, chosen, lambda: _recipe(make(), None, knobs))
             _NAMED[key, chosen] = found
     return found
+
+
+def is_cached(key: str, target: Target) -> bool:
+    """Whether the kernel called `key` is in memory or on disk."""
+    return (key, target) in _NAMED or cache.has(_name(key, target))
+
+
+def file_kernel(key: str, make: Callable[[], Function | Any], target: Target) -> None:
+    """File the kernel called `key` where the disk has none, without loading it."""
+    name = _name(key, target)
+    if cache.has(name):
+        return
+    recipe = _recipe(make(), None, None)
+    kernel = _key(recipe, target)
+    if not cache.has(kernel):
+        cache.save(kernel, _to_entry(make_artifact(recipe, target)))
+    cache.save(name, cache.Entry({"kernel": kernel}, {}))
 
 
 @uncollected()
@@ -214,6 +231,11 @@ def _load(key: str, target: Target, source: Callable[[], Recipe]) -> Kernel:
     kernel = _loaded(artifact, target)
     cache.save(key, _to_entry(artifact))
     return kernel
+
+
+def _name(key: str, target: Target) -> str:
+    """What the disk knows a kernel by that is called so."""
+    return cache.key_of("name", key, repr(target), _versions(target))
 
 
 def _lock(key: str) -> threading.Lock:

@@ -76,6 +76,12 @@ def load(key: str) -> Entry | None:
         return None
 
 
+def has(key: str) -> bool:
+    """Whether there is an entry of this key, sound or not."""
+    folder = directory()
+    return folder is not None and (folder / (key + _SUFFIX)).exists()
+
+
 def _bounded(path: Path) -> bytes:
     """The bytes of a regular file: a pipe would wait, a device would never end."""
     with open(path, "rb", opener=_opened) as file:

@@ -12,7 +12,7 @@ from tensorlang import build, ir
 from tensorlang.errors import CodegenError
 from tensorlang.ops import find
 from tensorlang.ops.building import default
-from tensorlang.runtime import apart, llvm
+from tensorlang.runtime import apart, llvm, processes
 from tensorlang.scheduling import Schedule
 from tensorlang.targets import get
 
@@ -69,7 +69,7 @@ def test_an_interrupted_request_leaves_no_answer_behind(monkeypatch):
     first = llvm.compile_module(ODD + "  ret i32 %y\n}\n")
     another = ODD.replace("@f", "@another") + "  ret i32 0\n}\n"
     with monkeypatch.context() as m:
-        m.setattr(apart, "_received", interrupted)
+        m.setattr(processes, "_received", interrupted)
         with pytest.raises(KeyboardInterrupt):
             llvm.compile_module(another)
     assert llvm.compile_module(ODD + "  ret i32 %y\n}\n") == first

@@ -1,0 +1,131 @@
+"""The kernels of a program are built side by side, and are those of one process."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+from tensorlang import graph, ir
+from tensorlang.errors import CodegenError
+from tensorlang.graph import TensorSpec
+from tensorlang.ops import ahead, math, nn, operator, operators
+from tensorlang.runtime import building
+
+pytestmark = pytest.mark.llvm_only
+SHAPE = (6, 10)
+X = np.random.default_rng(0).normal(size=SHAPE).astype(np.float32)
+
+
+@operator("tests.ahead.own")
+def own(x):
+    """A user's own operator: other processes know nothing of it."""
+    return ir.compute(x.shape, lambda *at: x[at] * 2.0 + 1.0, "y")
+
+
+def program(x):
+    for step in (math.exp, nn.softmax, math.tanh, own, nn.gelu, math.sin, math.cos):
+        x = step(x)
+    for step in (math.sum, math.max, math.mean, math.logsumexp, math.var):
+        x = math.add(x, step(x, -1, keepdims=True))
+    return nn.log_softmax(x)
+
+
+class Runs:
+    """First runs of a program, as in a new process; `made` here are these kernels."""
+
+    def __init__(self, monkeypatch, folder):
+        self._monkeypatch, self._folder, self.made = monkeypatch, folder, []
+        make = building.make_artifact
+
+        def noted(recipe, target):
+            self.made.append(recipe.function.name)
+            return make(recipe, target)
+
+        monkeypatch.setattr(building, "make_artifact", noted)
+
+    def forget(self):
+        self.made.clear()
+        building.forget()
+        ahead.noting.cache_clear()
+        for op in operators():
+            op.forget()
+
+    def first(self, processes, cached):
+        self._monkeypatch.setenv(ahead.VARIABLE, str(processes))
+        self._monkeypatch.setenv("TENSORLANG_CACHE", str(self._folder / cached))
+        self.forget()
+        return graph.trace(program, [TensorSpec(SHAPE)])(X)
+
+
+@pytest.fixture
+def runs(monkeypatch, tmp_path):
+    made = Runs(monkeypatch, tmp_path)
+    yield made
+    made.forget()
+
+
+def test_another_process_builds_some(runs):
+    expected = runs.first(1, "alone")
+    every = [*runs.made]
+    np.testing.assert_array_equal(runs.first(2, "together"), expected)
+    assert 0 < len(runs.made) < len(every)
+    assert runs.made.count("tests_ahead_own") == 1
+    np.testing.assert_array_equal(runs.first(2, "together"), expected)
+    assert runs.made == []  # all are on disk
+
+
+@pytest.mark.parametrize("interpreter", ["", "/bin/true", "python-that-is-not-there"])
+def test_without_other_processes_this_one_builds_all(interpreter, runs, monkeypatch):
+    monkeypatch.setattr(sys, "executable", interpreter)
+    expected = runs.first(1, "alone")
+    every = sorted(runs.made)
+    np.testing.assert_array_equal(runs.first(3, "together"), expected)
+    assert sorted(runs.made) == every
+
+
+def test_a_process_that_ends_costs_nothing_but_time(runs, monkeypatch):
+    class Ends(ahead.Worker):
+        def ask(self, request):
+            del request  # over which it ends
+
+    expected = runs.first(1, "alone")
+    monkeypatch.setattr(ahead, "Worker", Ends)
+    np.testing.assert_array_equal(runs.first(2, "together"), expected)
+
+
+def test_what_cannot_be_built_is_told_as_ever(runs, monkeypatch):
+    def refused(*_):
+        raise CodegenError("not this one")
+
+    monkeypatch.setattr(building, "make_artifact", refused)
+    with pytest.raises(CodegenError, match="not this one"):
+        runs.first(2, "together")
+
+
+def test_an_interruption_ends_the_others(runs, monkeypatch):
+    started = []
+    start = ahead.Worker._start
+
+    def noted(worker):
+        started.append(start(worker))
+        return started[-1]
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ahead.Worker, "_start", noted)
+    monkeypatch.setattr(building, "make_artifact", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        runs.first(2, "together")
+    assert all(process.wait(10) != 0 for process in started)
+
+
+def test_a_few_kernels_start_no_process(runs, monkeypatch):
+    monkeypatch.setattr(ahead, "Worker", pytest.fail)
+    monkeypatch.setenv(ahead.VARIABLE, "8")
+    monkeypatch.setenv("TENSORLANG_CACHE", str(runs._folder / "few"))
+    runs.forget()
+    traced = graph.trace(lambda x: math.exp(math.sin(x)), [TensorSpec(SHAPE)])
+    np.testing.assert_allclose(traced(X), np.exp(np.sin(X)), rtol=1e-5)
