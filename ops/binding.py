@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -22,7 +22,7 @@ import numpy as np
 from tensorlang.errors import ArgumentError, DTypeError, ShapeError
 from tensorlang.ops.dispatch import own
 from tensorlang.ops.signature import ABSENT, NUMBERS, Arrays, Other, Parameter, Static
-from tensorlang.ops.tensors import call
+from tensorlang.ops.tensors import call, viewed
 
 if TYPE_CHECKING:
     from tensorlang.ops.definition import Definition
@@ -41,12 +41,13 @@ class _Piece(NamedTuple):
     """What a parameter adds to the function.
 
     Attributes:
-        types: The types that are taken as they are; empty for all.
+        types: The types that are taken as they are.
         fit: Makes one of these of anything else.
         array: What it adds to the arrays,
         attribute: to the attributes,
         scalar: and to the scalars.
         after: What is done once the launch is prepared.
+        rows: Whether tuples of numbers are taken too.
     """
 
     types: tuple[type, ...] = ()
@@ -55,6 +56,7 @@ class _Piece(NamedTuple):
     attribute: str = ""
     scalar: str = ""
     after: str = ""
+    rows: bool = False
 
 
 def _piece(parameter: Parameter) -> _Piece:
@@ -69,7 +71,7 @@ def _piece(parameter: Parameter) -> _Piece:
             if tuple not in types:
                 return _Piece(types, kind.fitted, attribute=name)
             plain = tuple(each for each in types if each is not tuple)
-            return _Piece(plain, partial(_tuple, kind), attribute=name)
+            return _Piece(plain, kind.fitted, attribute=name, rows=True)
         case Other("scalar") if type(parameter.default) is int:
             return _Piece((int,), _whole, scalar=name)
         case Other("scalar"):
@@ -81,6 +83,8 @@ def _piece(parameter: Parameter) -> _Piece:
             return _Piece((Key,), _key, f"{name}.words", f"{name}.impl", after=used)
         case Other("shape"):
             return _Piece((tuple,), _shape, attribute=name)
+        case Other("like"):
+            return _Piece((np.ndarray,), _like, attribute=f"{name}.shape")
     return _Piece(attribute=name)
 
 
@@ -89,18 +93,26 @@ def bound(op: Definition) -> Callable[..., Launch]:
     pieces = {p.name: _piece(p) for p in op.spec.parameters}
     given: dict[str, Any] = {
         "op": op,
-        "call": call,
+        "call": viewed if op.view else call,
         "mixed": mixed,
         "array": np.ndarray,
     }
     lines = [f"def {op.__name__}({', '.join(_arguments(op.spec.parameters, given))}):"]
     for name, piece in pieces.items():
-        if piece.fit is not None and piece.types:
+        if piece.fit is not None and (piece.types or piece.rows):
             one = len(piece.types) == 1
-            given[f"fit_{name}"] = partial(piece.fit, op.id, name)
+            fit = given[f"fit_{name}"] = partial(piece.fit, op.id, name)
             given[f"types_{name}"] = piece.types[0] if one else piece.types
             test = f"type({name}) {'is not' if one else 'not in'} types_{name}"
-            lines.append(f"if {test}: {name} = fit_{name}({name})")
+            if piece.array.startswith("*"):
+                test += f" or not {name}"
+            if piece.rows:
+                given[f"known_{name}"] = _remembered(fit)
+                lines.append(f"if type({name}) is tuple:")
+                lines.append(f"    try: {name} = known_{name}(*{name})")
+                lines.append(f"    except TypeError: {name} = fit_{name}({name})")
+            how = "elif" if piece.rows else "if"
+            lines.append(f"{how} {test}: {name} = fit_{name}({name})")
     lines += _Handing(pieces, given).lines(op.spec.parameters)
     source = "\n    ".join(lines)
     exec(compile(source, f"<signature of {op.id}>", "exec"), given)  # noqa: S102
@@ -384,11 +396,14 @@ def number(id: str, name: str, value: Any) -> float:
         raise ArgumentError(f"{id}: {name} is a number, not {value!r:.80}") from None
 
 
-def _tuple(kind: Static, id: str, name: str, value: Any) -> Any:
-    """A tuple of whole numbers as it is, anything else as it is fitted."""
-    if type(value) is tuple and all(type(n) is int for n in value):
-        return value
-    return kind.fitted(id, name, value)
+def _remembered(fit: Callable[[Any], Any]) -> Callable[..., Any]:
+    """What makes an attribute of the numbers of a tuple, each of which has a type."""
+
+    @lru_cache(maxsize=1024, typed=True)
+    def fitted(*value: Any) -> Any:
+        return fit(value)
+
+    return fitted
 
 
 def _whole(id: str, name: str, value: Any) -> int:
@@ -400,7 +415,9 @@ def _whole(id: str, name: str, value: Any) -> int:
 def _listed(id: str, name: str, value: Any) -> tuple[Any, ...]:
     if type(value) is list and value:
         return tuple(value)
-    raise ArgumentError(f"{id}: {name} is a list of arrays, not {value!r:.80}")
+    raise ArgumentError(
+        f"{id}: {name} is a list of arrays, at least one, not {value!r:.80}"
+    )
 
 
 def _shape(id: str, name: str, value: Any) -> tuple[int, ...]:
@@ -411,6 +428,17 @@ def _shape(id: str, name: str, value: Any) -> tuple[int, ...]:
             f"{id}: {name} is a tuple of whole numbers from 0 on, not {value!r:.80}"
         )
     return tuple(map(int, given))
+
+
+class _Like(NamedTuple):
+    shape: tuple[int, ...]
+
+
+def _like(id: str, name: str, value: Any) -> _Like:
+    own(value)
+    if not hasattr(value, "shape"):
+        raise ArgumentError(f"{id}: {name} is an array, not {value!r:.80}")
+    return _Like(tuple(value.shape))
 
 
 def _key(id: str, name: str, value: Any) -> Any:

@@ -2,8 +2,10 @@
 
 Neighbouring dimensions that all accesses of all stages run through together, in this
 order, become one: the two of `y[i, j] = exp(x[i, j])`, the first two of a softmax along
-the last of three. The sizes that are left are called n0, n1, ... in the order of the
-arrays. Calls whose functions are equal in this form run the same kernel.
+the last of three. The first of them may begin anywhere, and be asked for where it is:
+the rows of `y[i, j] = x[i + 2, j]` are parts of one long row that begins at `2 * n`.
+The sizes that are left are called n0, n1, ... in the order of the arrays. Calls whose
+functions are equal in this form run the same kernel.
 """
 
 from __future__ import annotations
@@ -12,9 +14,9 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeGuard, TypeVar
 
-from tensorlang.ir.affine import Poly, add, expression, poly
+from tensorlang.ir.affine import Poly, add, expression, poly, product
 from tensorlang.ir.affine import merged as merged_factors
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.dtypes import i64
@@ -23,6 +25,7 @@ from tensorlang.ir.nodes import (
     Axis,
     Block,
     Buffer,
+    Compare,
     Const,
     Expr,
     For,
@@ -37,7 +40,7 @@ from tensorlang.ir.nodes import (
     Stmt,
     Store,
     Var,
-    binary,
+    as_expr,
     seq,
 )
 from tensorlang.ir.visit import children, rebuild, substitute, walk
@@ -45,6 +48,13 @@ from tensorlang.ops.demands import extents
 
 Access: TypeAlias = Load | Store | Reduce
 Part = TypeVar("Part", bound=Node)
+
+
+class Place(NamedTuple):
+    """An index: the variable of an axis, or anything else, and what is added to it."""
+
+    along: Expr
+    begin: Expr
 
 
 @dataclass(slots=True)
@@ -55,21 +65,28 @@ class Stage:
     loops: tuple[For, ...]
     joined: set[int]
     accesses: list[Access] = field(default_factory=list)
+    places: dict[Expr, Place] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        axes, loose = self.block.axes, set[Var]()
+        axes, loose, bounded = self.block.axes, set[Var](), set[Expr]()
         for extent in extents(self.block):
-            self._look(extent, loose)
-        self._look(self.block.body, loose)
+            self._look(extent, loose, bounded)
+        self._look(self.block.body, loose, bounded)
         for n in range(len(axes) - 1):
             alike = axes[n].kind == axes[n + 1].kind in ("spatial", "reduction")
-            if alike and loose.isdisjoint((axes[n].var, axes[n + 1].var)):
+            free = loose.isdisjoint((axes[n].var, axes[n + 1].var))
+            if alike and free and axes[n + 1].var not in bounded:
                 self.joined.add(n)
+        self._note_places()
 
-    def _look(self, node: Node, loose: set[Var]) -> None:
+    def _look(self, node: Node, loose: set[Var], bounded: set[Expr]) -> None:
         """Note accesses, and the variables that are used for more than to index."""
         if isinstance(node, Var):
             loose.add(node)
+        if _is_bound(node):
+            bounded.add(node.a)
+            self._look(node.b, loose, bounded)
+            return
         indices: Sequence[Node] = ()
         if isinstance(node, (Load, Store, Reduce)):
             indices = node.indices
@@ -77,7 +94,14 @@ class Stage:
             self.accesses += [node, *(p for p in inside if isinstance(p, Load))]
         for child in children(node):
             if not isinstance(child, (Buffer, Reducer)) and child not in indices:
-                self._look(child, loose)
+                self._look(child, loose, bounded)
+
+    def _note_places(self) -> None:
+        axes = {axis.var for axis in self.block.axes}
+        named = (node for node in walk(self.block.body) if isinstance(node, Let))
+        moving = axes | {let.var for let in named}
+        for index in {index for access in self.accesses for index in access.indices}:
+            self.places[index] = _place(index, axes, moving)
 
     def narrow(self, dims: dict[Buffer, set[int]]) -> bool:
         """Part what an access does not run through together; whether there was any."""
@@ -85,13 +109,16 @@ class Stage:
         before = len(self.joined), sum(map(len, dims.values()))
         for access in self.accesses:
             buffers = _buffers(access)
-            at = [place.get(index, -2) for index in access.indices]
+            shape = buffers[0].shape
+            found = [self.places[index] for index in access.indices]
+            at = [place.get(each.along, -2) for each in found]
             together = {
                 d
                 for d in set.intersection(*(dims[buffer] for buffer in buffers))
                 if at[d] in self.joined
                 and at[d + 1] == at[d] + 1
-                and self._extent(at[d + 1]) == buffers[0].shape[d + 1]
+                and found[d + 1].begin == _ZERO
+                and self._extent(at[d + 1]) == shape[d + 1]
             }
             dims.update(dict.fromkeys(buffers, together))
             used = [
@@ -110,15 +137,103 @@ class Stage:
     def nest(self, dims: dict[Buffer, set[int]], made: dict[Buffer, Buffer]) -> Stmt:
         """The stage with joined axes, on the new buffers."""
         axes = self.block.axes
-        own = [_accessed(axis.extent, dims, made) for axis in axes]
+        own = [self._accessed(axis.extent, dims, made) for axis in axes]
         joined = _joined(own, self.joined)
         kept = [n for n in range(len(axes)) if n - 1 not in self.joined]
-        body = _accessed(self.block.body, dims, made)
+        body = self._accessed(self.block.body, dims, made)
         left = [replace(axes[n], extent=e) for n, e in zip(kept, joined, strict=True)]
         nest: Stmt = replace(self.block, axes=tuple(left), body=body)
         for n, extent in reversed(list(zip(kept, joined, strict=True))):
             nest = replace(self.loops[n], extent=extent, body=nest)
         return nest
+
+    def _accessed(
+        self, body: Part, dims: dict[Buffer, set[int]], made: dict[Buffer, Buffer]
+    ) -> Part:
+        """The block's body, or the extent of an axis, on the new buffers."""
+        longer = self._longer()
+
+        def visit(node: Any) -> Any:
+            if isinstance(node, (Buffer, Reducer)):
+                return node
+            changed = rebuild(node, visit)
+            if _is_bound(changed) and changed.a in longer:
+                return replace(changed, b=_product(changed.b, longer[changed.a]))
+            if not isinstance(changed, (Load, Store, Reduce)):
+                return changed
+            first, *_ = held = _buffers(changed)
+            places = self._places(node.indices, changed.indices, first, dims[first])
+            indices = tuple(map(_index, places))
+            if isinstance(changed, Reduce):
+                buffers = tuple(made.get(b, b) for b in held)
+                return replace(changed, buffers=buffers, indices=indices)
+            return replace(changed, buffer=made.get(first, first), indices=indices)
+
+        return visit(body)  # type: ignore[no-any-return]
+
+    def _places(
+        self,
+        indices: Sequence[Expr],
+        changed: Sequence[Expr],
+        buffer: Buffer,
+        gone: set[int],
+    ) -> list[Place]:
+        """Where an access is in dimensions of which some are one with the next."""
+        found: list[Place] = []
+        for d, (index, new) in enumerate(zip(indices, changed, strict=True)):
+            if d - 1 in gone:
+                along, begin = found.pop()
+                found.append(Place(along, _product(begin, buffer.shape[d])))
+            else:
+                found.append(self.places[index] if d in gone else Place(new, _ZERO))
+        return found
+
+    def _longer(self) -> dict[Expr, Expr]:
+        """How many steps each step of an axis becomes where others join it."""
+        steps: dict[Expr, Expr] = {}
+        for n in sorted(self.joined, reverse=True):
+            after = steps.get(self.block.axes[n + 1].var, _ONE)
+            steps[self.block.axes[n].var] = _product(self._extent(n + 1), after)
+        return steps
+
+
+_ZERO: Final = as_expr(0)
+_ONE: Final = as_expr(1)
+
+
+def _is_bound(node: Any) -> TypeGuard[Compare]:
+    """Whether it says where a variable begins or ends."""
+    return (
+        isinstance(node, Compare)
+        and node.op in ("ge", "lt")
+        and isinstance(node.a, Var)
+        and node.b.dtype == i64
+    )
+
+
+def _place(index: Expr, axes: Collection[Var], moving: Collection[Var]) -> Place:
+    """An index as a place, of which what is in `moving` changes from step to step."""
+    if isinstance(index, Var) and index in axes:
+        return Place(index, _ZERO)
+    if any(isinstance(part, Load) for part in walk(index)):
+        return Place(index, _ZERO)
+    total = poly(index)
+    along = [m[0] for m, by in total.items() if len(m) == by == 1 and m[0] in axes]
+    if len(along) == 1:
+        begin = expression(add(total, poly(along[0]), -1))
+        if free_vars(begin).isdisjoint(moving):
+            return Place(along[0], begin)
+    return Place(index, _ZERO)
+
+
+def _index(place: Place) -> Expr:
+    if place.begin == _ZERO:
+        return place.along
+    return expression(add(poly(place.along), poly(place.begin)))
+
+
+def _product(a: Expr, b: Expr) -> Expr:
+    return expression(product(poly(a), poly(b)))
 
 
 def merged(func: Function) -> Function:
@@ -167,32 +282,10 @@ def _joined(extents: Sequence[Expr], joined: set[int]) -> tuple[Expr, ...]:
     made: list[Expr] = []
     for n, extent in enumerate(extents):
         if n - 1 in joined:
-            made[-1] = expression(poly(binary("mul", made[-1], extent)))
+            made[-1] = _product(made[-1], extent)
         else:
             made.append(extent)
     return tuple(made)
-
-
-def _accessed(
-    body: Part, dims: dict[Buffer, set[int]], made: dict[Buffer, Buffer]
-) -> Part:
-    """A block's body, or the extent of an axis, on the new buffers."""
-
-    def visit(node: Any) -> Any:
-        if isinstance(node, (Buffer, Reducer)):
-            return node
-        changed = rebuild(node, visit)
-        if not isinstance(changed, (Load, Store, Reduce)):
-            return changed
-        gone = dims[_buffers(changed)[0]]
-        left = tuple(e for n, e in enumerate(changed.indices) if n - 1 not in gone)
-        if isinstance(changed, Reduce):
-            buffers = tuple(made.get(b, b) for b in changed.buffers)
-            return replace(changed, buffers=buffers, indices=left)
-        buffer = made.get(changed.buffer, changed.buffer)
-        return replace(changed, buffer=buffer, indices=left)
-
-    return visit(body)  # type: ignore[no-any-return]
 
 
 _NUMBERED = re.compile(r"(.*?[a-z_])(\d*)((?:_\d+)?)")

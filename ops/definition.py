@@ -27,7 +27,13 @@ if TYPE_CHECKING:
 Body = Callable[..., Any]
 _MOST_TRACES: Final = 64  # of one pattern
 _SHAPE: Final = "shape"  # stands for the type of what is only a shape
-_SHOWN: Final = {"scalar": "float", "key": "Key", "shape": "Sizes", "dtype": "str"}
+_SHOWN: Final = {
+    "scalar": "float",
+    "key": "Key",
+    "shape": "Sizes",
+    "like": "Any",
+    "dtype": "str",
+}
 
 
 class _Documentation:
@@ -58,6 +64,8 @@ class Definition(Operator):  # noqa: D101 - it has one
         missing: What operands are that are left out beside others: a number, by the
             name of the arrays' type.
         faults: What to say, of its arguments, where a kernel reports a fault.
+        view: Whether the result is the first array in another shape, and shares its
+            memory where it can.
         options: As for `Operator`.
     """)
 
@@ -75,11 +83,12 @@ class Definition(Operator):  # noqa: D101 - it has one
         meanings: Mapping[str, str] | None = None,
         missing: Mapping[str, Callable[[str], Any]] | None = None,
         faults: Callable[[Sequence[Any]], str] | None = None,
+        view: bool = False,
         **options: Any,
     ) -> None:
         self.body, self.meanings, self.missing = body, meanings or {}, missing or {}
         self._shapes, self._usually, self._whole = shapes, usual, whole
-        self._faults = faults
+        self._faults, self.view = faults, view
         self._traces: dict[Hashable, list[Trace]] = {}
         self.patterns: dict[tuple[int, ...], binding.Pattern] = {}
         super().__init__(

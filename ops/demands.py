@@ -8,9 +8,10 @@ said so holds for the sizes of this call alone: they are fixed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
-from typing import Final
+from typing import Any, Final
 
 from tensorlang.errors import ShapeError
 from tensorlang.ir.affine import Poly, add, constant, expression, factors, poly, product
@@ -30,9 +31,10 @@ from tensorlang.ir.nodes import (
     as_expr,
 )
 from tensorlang.ir.sizes import Facts, evaluate
-from tensorlang.ir.visit import substitute, walk
+from tensorlang.ir.visit import rebuild, substitute, walk
 
 SHORT: Final = 64  # steps up to which a fold along rows is part of the kernel
+SIDE: Final = 16  # of a tile: shorter dimensions of a transposition are part of it
 Extents = Mapping[Var, Expr]
 
 
@@ -82,6 +84,38 @@ def stay_inside(func: Function, facts: Facts) -> None:
                         _fix(facts, [index, size, *known.values()])
                         if runs and _outside(room, known, facts):
                             raise _error(facts, buffer, at)
+
+
+def fix_sides(func: Function, facts: Facts) -> Function:
+    """The function with the short dimensions fixed of what is transposed.
+
+    Kernels are made of square tiles where a dimension is as long, and for its very
+    length where it is shorter.
+    """
+    fixed: dict[Expr, Expr] = {}
+    for block in blocks(func):
+        axes = [axis.var for axis in block.axes if axis.kind == "spatial"]
+        loads = [node for node in walk(block.body) if isinstance(node, Load)]
+        if any(_transposed(load, axes) for load in loads):
+            for extent in {axis.extent for axis in block.axes}:
+                value = _value(facts, extent)
+                if value < SIDE:
+                    fixed[extent] = as_expr(value)
+                    facts.holds("eq", extent, fixed[extent])
+                else:
+                    facts.holds("ge", extent, as_expr(SIDE))
+
+    def visit(node: Any) -> Any:
+        return fixed[node] if node in fixed else rebuild(node, visit)
+
+    scalars = tuple(var for var in func.scalars if var not in fixed)
+    made: Function = visit(replace(func, scalars=scalars))
+    return made
+
+
+def _transposed(load: Load, axes: Sequence[Var]) -> bool:
+    """Whether it goes along all axes, and not in their order."""
+    return {*load.indices} == {*axes} and [*load.indices] != [*axes]
 
 
 def _of_data(expr: Expr) -> bool:

@@ -72,6 +72,8 @@ def _entries(text: str) -> Iterator[tuple[str, str]]:
 def _usual(parameter: Parameter) -> str:
     """What is said of a parameter by its kind."""
     kind = parameter.kind
+    if parameter.is_a("like"):
+        return "As in the forward call; only its shape counts."
     if not isinstance(kind, Arrays):
         return getattr(kind, "says", "") or "A number."
     says = "arrays" if kind.several else kind.says

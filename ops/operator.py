@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from tensorlang.errors import OperatorError
+from tensorlang.errors import OperatorError, TensorlangError
 from tensorlang.forking import FIRST_CALLS
 from tensorlang.ops import registry
 from tensorlang.ops.declarations import NOTHING, Declarations
@@ -86,10 +86,12 @@ class Operator:
         declared: What it says of the sizes and the values of its inputs.
         prefers: The algorithm for a workload of which no record is known.
         onnx: What ONNX calls the same operator, if it does.
+        view: Whether a result may share the memory of the first array.
         shorthand: From sizes as the command line takes them, such as MxNxK of a matrix
             product, to the shapes of the arrays.
     """
 
+    view = False
     __signature__: Signature  # of an operator whose front names no parameters
 
     def __init__(
@@ -165,13 +167,14 @@ class Operator:
                 if out is not None:
                     kwargs["out"] = out
                 kernel, arguments, result = front(*args, **kwargs)
-        except (Foreign, TypeError) as problem:
+        except (Foreign, TypeError, TensorlangError) as problem:
             if isinstance(problem, Foreign) or takes_over(*args, *kwargs.values()):
                 if out is not None:
                     kwargs["out"] = out
                 return overloaded(self, args, kwargs)
-            _check_target(kwargs.get("target"))
-            self.refuse(args, kwargs, problem)
+            if isinstance(problem, TypeError):
+                _check_target(kwargs.get("target"))
+                self.refuse(args, kwargs, problem)
             raise
         kernel(*arguments)
         if out is not None:

@@ -14,9 +14,10 @@ r"""What the parameters of an operator take: its definition's annotations, as da
 | `Scalar` | a number that each call tells the kernel | a scalar |
 | `Key` | a random key, which is used up | its words and its hash |
 | `Shape` | the shape of a result | sizes |
+| `Like` | an array of which only the shape counts | its sizes |
 | `DType` | an element type | itself |
 | `int`, `float`, `bool`, `str`, `tuple`, `Literal`, None | an attribute | itself |
-| `Ints`, `Padding` | whole numbers: one, or one a dimension | itself |
+| `Ints`, `Padding`, `Sizes` | whole numbers: one, or one a dimension | itself |
 
 Arrays of one annotation have one element type. In an elementwise definition, where a
 parameter is one element, the names are `Float`, `Integer`, `Real`, `Truth` and `Value`;
@@ -100,12 +101,14 @@ class Static:
         choices: Values that it may have besides.
         says: What it is, in words.
         pairs: Whether what it holds may be pairs, which become one row of numbers.
+        kind: What other systems call it (`interop.calls.KINDS`); empty: by its types.
     """
 
     types: tuple[type, ...] = ()
     choices: tuple[Any, ...] = ()
     says: str = "a number or text"
     pairs: bool = False
+    kind: str = ""
 
     def __or__(self, other: Any) -> Static:
         if other is not None:
@@ -135,11 +138,8 @@ class Static:
         """Whole numbers, or None in their place, in a row; no attribute if others."""
         given = value.tolist() if isinstance(value, np.ndarray) else value
         if self.pairs and any(isinstance(each, (list, tuple)) for each in given):
-            given = [
-                n
-                for each in given
-                for n in (each if isinstance(each, (list, tuple)) else (each, each))
-            ]
+            pairs = [p if isinstance(p, (list, tuple)) else (p, p) for p in given]
+            given = [n for p in pairs for n in (p if len(p) == 2 else "?")]
         made = tuple(n.item() if isinstance(n, np.generic) else n for n in given)
         plain = all(n is None or type(n) is int for n in made)
         return made if plain else object()
@@ -147,7 +147,7 @@ class Static:
 
 @dataclass(frozen=True, slots=True)
 class Other:
-    """A parameter of a kind of its own: `scalar`, `key`, `shape` or `dtype`."""
+    """A parameter of a kind of its own: `scalar`, `key`, `shape`, `like`, `dtype`."""
 
     kind: str
 
@@ -178,7 +178,8 @@ class Parameter:
 class Spec:
     """All parameters of an operator, and what a call with them is.
 
-    A call has a shape for each array, then one for each parameter that is a shape; and
+    A call has a shape for each array, then one for each parameter that is none but
+    that; and
     attributes: all else that its kernel depends on.
     """
 
@@ -194,7 +195,8 @@ class Spec:
     @cached_property
     def shapes(self) -> tuple[str, ...]:
         """The names of the parameters that are shapes."""
-        return tuple(p.name for p in self.parameters if p.is_a("shape"))
+        kinds = ("shape", "like")
+        return tuple(p.name for p in self.parameters if any(map(p.is_a, kinds)))
 
     @cached_property
     def attributes(self) -> tuple[str, ...]:
@@ -319,11 +321,13 @@ if TYPE_CHECKING:
     Value: TypeAlias = Expr
     Number: TypeAlias = Expr
     Ints: TypeAlias = int | tuple[int, ...]
+    Sizes: TypeAlias = int | tuple[int, ...]
     Padding: TypeAlias = int | tuple[int, ...] | tuple[tuple[int, int], ...] | str
     Scalar: TypeAlias = ExprLike
     InOut = Annotated[_T, "in place"]
     Key: TypeAlias = KeyWords
     Shape: TypeAlias = tuple[Size, ...]
+    Like: TypeAlias = tuple[Size, ...]
 else:
     Floats = Float = Arrays("floats", FLOATS)
     Weights = Arrays("weights", FLOATS)
@@ -334,10 +338,12 @@ else:
     Anything = Value = Arrays("numbers or truth values", ANY)
     Number = object()
     Ints = Static((int, tuple), (), "a whole number or several")
+    Sizes = replace(Ints, kind="sizes")
     Padding = Static(
         (int, tuple, str), (), "whole numbers, pairs, 'same' or 'valid'", pairs=True
     )
-    Scalar, Key, Shape = Other("scalar"), Other("key"), Other("shape")
+    Scalar, Key = Other("scalar"), Other("key")
+    Shape, Like = Other("shape"), Other("like")
 
     class InOut:
         """An array that is updated in place."""

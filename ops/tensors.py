@@ -19,7 +19,7 @@ import numpy as np
 
 from tensorlang.errors import ArgumentError, DTypeError, ShapeError
 from tensorlang.ops import on_torch
-from tensorlang.ops.dispatch import Late, own
+from tensorlang.ops.dispatch import NOWHERE, Late, own
 from tensorlang.ops.operator import Algorithm, Front, Launch, Operator
 from tensorlang.workload import Workload, attributes_of
 
@@ -342,11 +342,7 @@ def call(  # noqa: PLR0917 - by position, for speed
             there = _place_of(op, out)
         target = there
     key = (target, *attributes.values(), *map(_SHAPE_AND_TYPE, arrays))
-    ready = op.kernels.get(key)
-    if ready is None:
-        if len(op.kernels) > _MOST_KNOWN:  # of a program whose shapes never end
-            op.kernels.clear()
-        ready = op.kernels[key] = op.prepared(arrays, attributes, target)
+    ready = op.kernels.get(key) or _prepared(op, key, arrays, attributes, target)
     if ready.check is not None:
         ready.check(scalars)
     if there is not None:
@@ -375,6 +371,53 @@ def call(  # noqa: PLR0917 - by position, for speed
     outs, back = _given(op, ready, out)
     launch = _CopiedBack(ready.launch, back) if back else ready.launch
     return launch, (*arrays, *outs, *scalars), out
+
+
+def viewed(  # noqa: PLR0917 - as `call`
+    op: Definition,
+    arrays: Sequence[Any],
+    attributes: dict[str, Any],
+    scalars: tuple[Any, ...],
+    target: Any,
+    out: Any,
+) -> Launch:
+    """The launch of a call whose result is the first array in another shape.
+
+    It is a view, unless there is an `out`; JAX's arrays and those on devices are
+    copied.
+
+    Raises:
+        ShapeError, DTypeError, ArgumentError: an argument does not fit.
+    """
+    if out is not None:
+        return call(op, arrays, attributes, scalars, target, out)
+    array, like = arrays[0], None
+    if type(array) is not np.ndarray:
+        like, (array, *_), _ = _views(op, arrays)
+        if type(array) is not np.ndarray or _kind(like) != "torch":
+            return call(op, arrays, attributes, scalars, target, out)
+    key = (array.shape, array.dtype, *attributes.values())
+    ready = op.kernels.get(key) or _prepared(op, key, [array], attributes, NOWHERE)
+    shown = array.reshape(ready.results[0][0])
+    return _nothing, (), shown if like is None else Late(shown, "torch")
+
+
+def _prepared(
+    op: TensorOperator | Definition,
+    key: Hashable,
+    arrays: Sequence[Any],
+    attributes: dict[str, Any],
+    target: Any,
+) -> Ready:
+    if len(op.kernels) > _MOST_KNOWN:  # of a program whose shapes never end
+        op.kernels.clear()
+    ready: Ready = op.prepared(arrays, attributes, target)
+    op.kernels[key] = ready
+    return ready
+
+
+def _nothing() -> None:
+    """Launch nothing: the result is a view."""
 
 
 def _kind(like: Any) -> str:

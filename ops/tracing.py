@@ -21,7 +21,7 @@ from tensorlang.ir.nodes import Axis, Buffer, Expr, For, Function, Var, as_expr
 from tensorlang.ir.sizes import TRACED, Facts, Size, compiled, evaluate
 from tensorlang.ir.visit import fresh, rebuild, replace_buffers, walk
 from tensorlang.ops.canonical import merged, with_sizes
-from tensorlang.ops.demands import fix_small, stay_inside
+from tensorlang.ops.demands import fix_sides, fix_small, stay_inside
 from tensorlang.ops.signature import (
     ABSENT,
     NUMBERS,
@@ -156,7 +156,8 @@ def trace(spec: Spec, body: Callable[..., Any], call: Call, *, whole: bool) -> T
         if not whole:
             stay_inside(func, tracer.facts)
             fix_small(func, tracer.facts)
-    return tracer.trace(merged(_resolved(func, tracer.facts)), shown)
+    made = merged(_resolved(func, tracer.facts))
+    return tracer.trace(fix_sides(made, tracer.facts), shown)
 
 
 @contextmanager

@@ -17,12 +17,26 @@ from tensorlang.ops.nn.joining_plans import (
     parted_names,
     stacked,
 )
-from tensorlang.ops.nn.movement import whole
 from tensorlang.ops.nn.movement_plans import ANY
 from tensorlang.ops.tensors import axis_of, call, tensor_operator
 
 if TYPE_CHECKING:
     from tensorlang.ops.operator import Launch
+
+_WHOLE: Final = (int, np.integer)
+
+
+def whole(id: str, name: str, values: Any) -> tuple[int, ...]:
+    """Whole numbers, or one, as a tuple."""
+    given = (values,) if isinstance(values, _WHOLE) else values
+    try:
+        made = tuple(given)
+    except TypeError:
+        made = (None,)
+    if not all(isinstance(v, _WHOLE) and not isinstance(v, bool) for v in made):
+        raise ArgumentError(f"{id}: {name} is made of whole numbers, not {values!r}")
+    return tuple(map(int, made))
+
 
 _HERE: Final = "tensorlang.ops.nn.joining_definitions"
 _THIRD: Final = 1024

@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.affine import add, poly, value_of
 from tensorlang.ir.contents import free_vars, loops
 from tensorlang.ir.nodes import (
-    Binary,
     Compare,
     Const,
     For,
@@ -127,11 +127,9 @@ def _is_wide(place: Load | Store, axis: Var, lanes: int) -> bool:
         return True
     length = place.buffer.shape[-1]
     rows = isinstance(length, Const) and int(length.value) % lanes == 0
-    match place.indices[-1]:
-        case Binary(op="add", a=a, b=Const(value=start)) if a == axis:
-            return rows and int(start) % lanes == 0 and _is_part(place, axis, lanes)
-        case index:
-            return rows and index == axis and _is_part(place, axis, lanes)
+    start = value_of(add(poly(place.indices[-1]), poly(axis), -1))
+    whole = start is not None and start % lanes == 0
+    return rows and whole and _is_part(place, axis, lanes)
 
 
 def _is_part(place: Load | Store, axis: Var, lanes: int) -> bool:

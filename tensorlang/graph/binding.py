@@ -28,14 +28,7 @@ from tensorlang.runtime import buffers
 
 Step: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...]]
 
-VIEWS: Final = {
-    "let",
-    "element",
-    "nn.reshape",
-    "nn.reshape_grad",
-    "nn.batch_flatten",
-    "nn.batch_flatten_grad",
-}
+_VIEWS: Final = {"let", "element"}
 
 
 @dataclass(slots=True, eq=False)
@@ -199,7 +192,7 @@ class Binder:
             for value in node.inputs:
                 last[roots.get(value, value)] = number
             for value in node.results:
-                if node.id in VIEWS:
+                if _is_view(node):
                     (of, *_) = values_in(node.args)
                     roots[value] = roots.get(of, of)
                 elif not isinstance(value, Key) and node.id != "zeros":
@@ -231,7 +224,7 @@ class Binder:
         made = result if isinstance(result, tuple) else (result,)
         known = [self.storage(v) for v in node.inputs]
         known += [r.words if isinstance(r, random.Key) else r for r in made]
-        if node.id not in VIEWS:
+        if not _is_view(node):
             if not _in_place(arguments, known):
                 self._dispatched(node, node.op, args, kwargs)
                 return
@@ -281,6 +274,11 @@ class Binder:
             if value not in self.at:
                 self.at[value] = storage(value.spec.at(self.sizes))
         return [self.at[value] for value in node.results]
+
+
+def _is_view(node: Node) -> bool:
+    """Whether its result shares the memory of its first argument."""
+    return node.op.view if isinstance(node.op, Operator) else node.id in _VIEWS
 
 
 def _target_of(node: Node, target: Any) -> Any:

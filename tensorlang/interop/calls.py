@@ -89,6 +89,8 @@ def _declared(parameter: signature.Parameter) -> str:
     match parameter.kind:
         case Arrays(several=several, number=number):
             return "arrays" if several else "operand" if number else "array"
+        case Static(kind=kind) if kind:
+            return kind
         case Static(types=types, choices=choices):
             kinds = [kind for kind in types if kind is not type(None)]
             plain = not choices or choices == (None,)
@@ -99,7 +101,8 @@ def _declared(parameter: signature.Parameter) -> str:
         case Other("scalar"):
             return "int" if type(parameter.default) is int else "float"
         case Other(kind):
-            return {"shape": "sizes", "dtype": "str"}.get(kind, kind)
+            other = {"shape": "sizes", "like": "array", "dtype": "str"}
+            return other.get(kind, kind)
 
 
 def _kind(parameter: inspect.Parameter) -> str:

@@ -32,12 +32,6 @@ _LIBRARY: Final = torch.library.Library("tensorlang", "FRAGMENT")
 _LOCK: Final = threading.Lock()
 _NUMBERS: Final = (bool, int, float, torch.SymInt, torch.SymFloat)
 _SEVERAL: Final = ("nn.split", "nn.batch_norm_train")
-# what may return a view of its argument
-_VIEWS: Final = frozenset(
-    f"nn.{name}{grad}"
-    for name in ("reshape", "batch_flatten")
-    for grad in ("", "_grad")
-)
 # what a schema calls a parameter of each kind, where it is called otherwise there
 _TYPES: Final = {
     "array": "Tensor",
@@ -129,7 +123,7 @@ class Custom:
             made = self.op(*values)
         if type(made) is tuple:
             return made
-        if self.op.id in _VIEWS:
+        if self.op.view:
             return (made.copy() if isinstance(made, np.ndarray) else made.clone(),)
         return (made,)
 

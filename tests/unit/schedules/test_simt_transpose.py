@@ -37,7 +37,7 @@ def transposed():
 def test_transposes_have_no_bank_conflicts(shape):
     x = np.arange(np.prod(shape), dtype="f4").reshape(shape)
     y = np.full(shape[::-1], np.nan, "f4")
-    report = run(transposed(), x.reshape(-1), y.reshape(-1), d0=shape[0], d1=shape[1])
+    report = run(transposed(), x.reshape(-1), y.reshape(-1), n0=shape[0], n1=shape[1])
     np.testing.assert_array_equal(y, x.T)
     assert report.bank_conflicts == {"x_shared": 0}
 
@@ -97,4 +97,4 @@ def test_the_barrier_is_needed():
 
     x, y = np.zeros(64 * 64, "f4"), np.zeros(64 * 64, "f4")
     with pytest.raises(InterpreterError, match=r"race|written"):
-        run(transform(func, without), x, y, d0=64, d1=64)
+        run(transform(func, without), x, y, n0=64, n1=64)

@@ -213,7 +213,7 @@ X = draw((2, 3))
     [
         (lambda: nn.transpose(X, (0, 0)), ArgumentError, "name each of 2 dimensions"),
         (lambda: nn.transpose(X, (0, 2)), ArgumentError, "axis 2 does not exist"),
-        (lambda: nn.transpose(X, (0, "1")), ArgumentError, "made of whole numbers"),
+        (lambda: nn.transpose(X, (0, "1")), ArgumentError, "a whole number or several"),
         (lambda: nn.transpose_grad(X, X), ShapeError, r"shape \(3, 2\) is needed"),
         (
             lambda: nn.reshape(X, (4, 2)),

@@ -137,9 +137,9 @@ def test_backwards_takes_no_longer_way():
 
 
 def test_shapes_without_data():
-    given_ = {"begin": (0, 1), "size": (-1, 3), "step": (1, 2)}
+    given_ = {"begin": (None, 1), "end": (None, 6), "step": (1, 2)}
     assert nn.slice.shape((4, 6), **given_) == (4, 3)
-    assert nn.slice_grad.shape((4, 3), shape=(4, 6), **given_) == (4, 6)
+    assert nn.slice_grad.shape((4, 3), (4, 6), **given_) == (4, 6)
     assert nn.slice.flops((4, 6), **given_) == 0
     assert nn.slice.bytes((4, 6), **given_) == (4 * 6 + 4 * 3) * 4
 
@@ -156,7 +156,6 @@ def test_out_and_strided_arrays_and_torch():
 
 
 X = draw((2, 3))
-ONE = {"begin": (0, 0), "step": (1, 1)}
 
 
 @pytest.mark.parametrize(
@@ -176,14 +175,19 @@ ONE = {"begin": (0, 0), "step": (1, 1)}
             r"dy of shape \(2, 3\) is no such slice .* which has shape \(1, 3\)",
         ),
         (
-            lambda: nn.slice.shape((2, 3), size=(2, 4), **ONE),
+            lambda: nn.slice_grad.shape((2, 4), (2, 3), begin=0, end=2),
             ShapeError,
-            "4 places from 0 on by steps of 1 are not within a dimension of 3",
+            r"dy of shape \(2, 4\) is no such slice .* which has shape \(2, 3\)",
         ),
         (
-            lambda: nn.slice.shape((2, 3, 4), size=(2, 4), **ONE),
+            lambda: nn.slice.shape((2, 3), begin=(0, 0, 0), end=None),
             ArgumentError,
-            "sliced by begin, size and step of as many",
+            "3 numbers .* 2 dimensions",
+        ),
+        (
+            lambda: nn.slice.shape((2, 3), begin=0, end=1, size=1),
+            ArgumentError,
+            "no attribute 'size'; it has begin, end, step",
         ),
     ],
 )
