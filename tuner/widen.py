@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 from tensorlang.ir.dtypes import DType
 from tensorlang.ir.nodes import (
@@ -12,10 +11,12 @@ from tensorlang.ir.nodes import (
     Call,
     Cast,
     Const,
+    Expr,
     Function,
+    Node,
     Var,
 )
-from tensorlang.ir.visit import rebuild, walk
+from tensorlang.ir.visit import rebuild, rewriter, walk
 
 
 def widened(func: Function) -> Function | None:
@@ -24,14 +25,15 @@ def widened(func: Function) -> Function | None:
         return None
     if not any(buffer.dtype.is_float for buffer in func.buffers):
         return None
-    return _visit(func)  # type: ignore[no-any-return]
+    return rebuild(func, _visit)
 
 
 def _wide(dtype: DType) -> DType:
     return DType("f64", dtype.lanes) if dtype.is_float else dtype
 
 
-def _visit(node: Any) -> Any:
+@rewriter
+def _visit(node: Node) -> Node:
     if isinstance(node, Const):
         return Const(node.value, _wide(node.dtype))
     if isinstance(node, Var):
@@ -43,7 +45,7 @@ def _visit(node: Any) -> Any:
     return rebuild(node, _visit)
 
 
-def _retyped(node: Cast | Call) -> Any:
+def _retyped(node: Cast | Call) -> Expr:
     if isinstance(node, Cast):
         a, dtype = _visit(node.a), _wide(node.dtype)
         return a if a.dtype == dtype else Cast(dtype, a)

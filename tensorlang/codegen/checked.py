@@ -17,7 +17,7 @@ import functools
 import operator
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from tensorlang.ir.contents import free_vars, names
 from tensorlang.ir.dtypes import i64
@@ -50,7 +50,7 @@ from tensorlang.ir.nodes import (
     seq,
     splat,
 )
-from tensorlang.ir.visit import children, fresh, rebuild, substitute, walk
+from tensorlang.ir.visit import children, fresh, rebuild, rewriter, substitute, walk
 
 COLUMNS: Final = 3  # whether there was one, its index, and the size
 
@@ -102,11 +102,12 @@ def _shape(rows: int) -> tuple[Expr, ...]:
 
 
 def _with(body: Stmt, old: Buffer, new: Buffer) -> Stmt:
-    def visit(node: Any) -> Any:
-        made = rebuild(node, visit) if isinstance(node, Node) else node
+    @rewriter
+    def visit(node: Node) -> Node:
+        made = rebuild(node, visit)
         return new if made == old else made
 
-    return visit(body)  # type: ignore[no-any-return]
+    return visit(body)
 
 
 class _Checking:
@@ -124,7 +125,8 @@ class _Checking:
         first = len(self.accesses)
         told = [t for part in _own(stmt) for t in self.told(part, line)]
 
-        def change(child: Any) -> Any:
+        @rewriter
+        def change(child: Node) -> Node:
             if isinstance(child, Stmt):
                 return self.visit(child, line)
             if isinstance(child, Axis):
@@ -224,7 +226,8 @@ def _targets(
             yield from ((buffer, indices, None) for buffer in buffers)
 
 
-def _inside(node: Any) -> Any:
+@rewriter
+def _inside(node: Node) -> Node:
     """An expression whose loads stay inside of their buffers."""
     if isinstance(node, Buffer) or not isinstance(node, Expr):
         return node

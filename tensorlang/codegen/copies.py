@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from tensorlang.ir.natives import COPY_SYNCS
 from tensorlang.ir.nodes import (
@@ -13,6 +13,7 @@ from tensorlang.ir.nodes import (
     Expr,
     Function,
     Load,
+    Node,
     Ramp,
     Select,
     Seq,
@@ -21,7 +22,7 @@ from tensorlang.ir.nodes import (
     Store,
     seq,
 )
-from tensorlang.ir.visit import rebuild
+from tensorlang.ir.visit import rebuild, rewriter
 
 ASYNC: Final = "async"
 _WIDTHS: Final = (4, 8, 16)  # bytes that one instruction copies
@@ -46,7 +47,8 @@ def narrow_copies(function: Function) -> Function:
     return replace(function, body=_visit(function.body, narrow_only=True))
 
 
-def _visit(node: Any, *, narrow_only: bool) -> Any:
+@rewriter
+def _visit(node: Node, *, narrow_only: bool) -> Node:
     match node:
         case Seq():
             kept = (s for s in node.stmts if narrow_only or not is_copy_sync(s))

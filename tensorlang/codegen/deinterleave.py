@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from tensorlang.codegen.interleave import split_base
 from tensorlang.codegen.names import Names
@@ -35,6 +35,7 @@ from tensorlang.ir.nodes import (
     Function,
     Let,
     Load,
+    Node,
     Ramp,
     Seq,
     Shuffle,
@@ -44,7 +45,7 @@ from tensorlang.ir.nodes import (
     as_expr,
     seq,
 )
-from tensorlang.ir.visit import rebuild, walk
+from tensorlang.ir.visit import rebuild, rewriter, walk
 
 # buffer, variable part of the base, stride, lanes
 _Key: TypeAlias = tuple[Buffer, Expr | None, int, int]
@@ -55,7 +56,8 @@ _NEAR: int = 4  # the stride up to which vectors side by side beat a gather
 def deinterleave(function: Function, names: Names) -> Function:
     """The function with complete groups of strided loads joined."""
 
-    def visit(node: Any) -> Any:
+    @rewriter
+    def visit(node: Node) -> Node:
         match node:
             case Seq():
                 parts = [
@@ -216,9 +218,10 @@ def _wide(group: Mapping[int, Load], names: Names) -> tuple[Var, Load]:
 
 
 def _replaced(stmt: Stmt, values: Mapping[Load, Expr]) -> Stmt:
-    def visit(node: Any) -> Any:
+    @rewriter
+    def visit(node: Node) -> Node:
         if isinstance(node, Load) and node in values:
             return values[node]
         return rebuild(node, visit)
 
-    return visit(stmt)  # type: ignore[no-any-return]
+    return visit(stmt)

@@ -11,7 +11,6 @@ A `while` whose condition needs them tests a flag that is computed at both ends.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from tensorlang.codegen.names import Names
 from tensorlang.ir.dtypes import boolean
@@ -25,6 +24,7 @@ from tensorlang.ir.nodes import (
     Function,
     If,
     Let,
+    Node,
     Seq,
     Stmt,
     Store,
@@ -32,7 +32,7 @@ from tensorlang.ir.nodes import (
     as_expr,
     seq,
 )
-from tensorlang.ir.visit import rebuild, walk
+from tensorlang.ir.visit import rebuild, rewriter, walk
 
 
 def expand_math(function: Function, names: Names) -> Function:
@@ -70,7 +70,8 @@ class _Expansion:
                 new = rebuild(stmt, lambda child: self.lift(child, lets, known))
         return seq(*lets, new)
 
-    def lift(self, node: Any, lets: list[Let], known: dict[Expr, Expr]) -> Any:
+    @rewriter
+    def lift(self, node: Node, lets: list[Let], known: dict[Expr, Expr]) -> Node:
         """An expression of a statement, its expansions appended to `lets`."""
         if not isinstance(node, Expr):
             return node
@@ -88,7 +89,7 @@ class _Expansion:
         parts, value = expand(call, lambda dtype: self.names.var("t", dtype))
         for part in parts:
             lets.append(Let(part.var, self.lift(part.value, lets, known)))
-        return self.lift(value, lets, known)  # type: ignore[no-any-return]
+        return self.lift(value, lets, known)
 
     def repeat(self, stmt: While) -> Stmt:
         """A while loop, on a flag where its condition has to be expanded."""

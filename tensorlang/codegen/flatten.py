@@ -8,7 +8,7 @@ A layout's physical shape is that of its results at the largest indices, plus on
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from tensorlang.codegen.folding import add, make, mul, product
 from tensorlang.codegen.team import TEAM, TID
@@ -24,6 +24,7 @@ from tensorlang.ir.nodes import (
     Expr,
     Function,
     Load,
+    Node,
     Param,
     Store,
     Var,
@@ -31,7 +32,7 @@ from tensorlang.ir.nodes import (
     splat,
 )
 from tensorlang.ir.size_bounds import size_ranges
-from tensorlang.ir.visit import rebuild
+from tensorlang.ir.visit import rebuild, rewriter
 
 REGISTER_BYTES: Final = 64
 MOST_THREADS: Final = 1 << 12  # of a team
@@ -51,7 +52,8 @@ def flatten(function: Function) -> Function:
             places[buffer] = flat, shape
         return places[buffer]
 
-    def visit(node: Any) -> Any:
+    @rewriter
+    def visit(node: Node) -> Node:
         match node:
             case Load() | Store() | AtomicUpdate():
                 new = rebuild(node, visit)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from tensorlang.ir.contents import reads
 from tensorlang.ir.nodes import (
@@ -20,6 +19,7 @@ from tensorlang.ir.nodes import (
     Expr,
     Function,
     Let,
+    Node,
     Ramp,
     Seq,
     Shuffle,
@@ -28,13 +28,14 @@ from tensorlang.ir.nodes import (
     as_expr,
     seq,
 )
-from tensorlang.ir.visit import rebuild
+from tensorlang.ir.visit import rebuild, rewriter
 
 
 def interleave(function: Function) -> Function:
     """The function with complete groups of strided stores joined."""
 
-    def visit(node: Any) -> Any:
+    @rewriter
+    def visit(node: Node) -> Node:
         match node:
             case Seq():
                 return seq(*_joined([visit(stmt) for stmt in node.stmts]))

@@ -37,6 +37,7 @@ from tensorlang.ir.nodes import (
     LaneReduce,
     Let,
     Load,
+    Node,
     Ramp,
     Reduce,
     Reducer,
@@ -49,7 +50,7 @@ from tensorlang.ir.nodes import (
     seq,
     splat,
 )
-from tensorlang.ir.visit import rebuild, replace_buffers, walk
+from tensorlang.ir.visit import rebuild, replace_buffers, rewriter, walk
 
 
 def reduce_lanes(function: Function, names: Names, vector_bits: int) -> Function:
@@ -100,7 +101,8 @@ class _LaneReductions:
     names: Names
     vector_bits: int
 
-    def visit(self, stmt: Any) -> Any:
+    @rewriter
+    def visit(self, stmt: Node) -> Node:
         """A statement with its vectorized reductions rewritten."""
         if not isinstance(stmt, Stmt):
             return stmt
@@ -321,9 +323,10 @@ def _all(tests: list[Expr]) -> Expr:
 
 
 def _replaced(loop: For, changed: dict[Reduce, Reduce]) -> For:
-    def visit(node: Any) -> Any:
+    @rewriter
+    def visit(node: Node) -> Node:
         if isinstance(node, Reduce):
             return changed.get(node, node)
         return rebuild(node, visit) if isinstance(node, Stmt) else node
 
-    return visit(loop)  # type: ignore[no-any-return]
+    return rebuild(loop, visit)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Any
 
 from tensorlang.ir.contents import names
 from tensorlang.ir.dtypes import DType
-from tensorlang.ir.nodes import Buffer, Function, IndexMap, Reducer, Var
-from tensorlang.ir.visit import rebuild
+from tensorlang.ir.nodes import Buffer, Function, IndexMap, Node, Reducer, Var
+from tensorlang.ir.visit import rebuild, rewriter
 
 
 class Names:
@@ -44,7 +43,8 @@ def give_way(function: Function, used: Names, reserved: Collection[str]) -> Func
     used.taken.update(reserved)
     renamed = {name: used.fresh(name) for name in clashing}
 
-    def visit(node: Any) -> Any:
+    @rewriter
+    def visit(node: Node) -> Node:
         if isinstance(node, Reducer | IndexMap):  # their names are their own
             return node
         made = rebuild(node, visit)
@@ -52,5 +52,4 @@ def give_way(function: Function, used: Names, reserved: Collection[str]) -> Func
             return replace(made, name=renamed[made.name])
         return made
 
-    changed: Function = visit(function) if renamed else function
-    return changed
+    return rebuild(function, visit) if renamed else function

@@ -11,7 +11,7 @@ wider ones: one function each in a prelude.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from tensorlang.ir.collectives import is_collective
 from tensorlang.ir.dtypes import DType, f32, f64
@@ -29,7 +29,7 @@ from tensorlang.ir.nodes import (
     Splat,
     Unary,
 )
-from tensorlang.ir.visit import rebuild
+from tensorlang.ir.visit import rebuild, rewriter
 
 NARROW: Final = ("f16", "bf16")
 _BY_F64: Final = ("i32", "u32")
@@ -46,12 +46,14 @@ def widened(expr: Expr) -> Expr:
     return made
 
 
-def _visit(node: Any) -> Any:
-    if not isinstance(node, Node) or isinstance(node, Buffer):
+@rewriter
+def _visit(node: Node) -> Node:
+    if isinstance(node, Buffer):
         return node
     return computed_wide(rebuild(node, _visit))
 
 
+@rewriter
 def computed_wide(node: Node) -> Node:
     """One operation on f16 or bf16 as the same on f32, rounded; others are the same."""
     match node:

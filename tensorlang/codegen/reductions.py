@@ -8,7 +8,6 @@ A processor without that instruction absorbs nothing.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from tensorlang.codegen.names import Names
 from tensorlang.ir.contraction import as_fma, combination
@@ -18,13 +17,14 @@ from tensorlang.ir.nodes import (
     Expr,
     Function,
     Let,
+    Node,
     Reduce,
     Seq,
     Stmt,
     Store,
     seq,
 )
-from tensorlang.ir.visit import rebuild
+from tensorlang.ir.visit import rebuild, rewriter
 
 
 def expand_reductions(
@@ -32,7 +32,8 @@ def expand_reductions(
 ) -> Function:
     """The function without `Reduce`, and with contracted additions as `fma`."""
 
-    def visit(node: Any) -> Any:
+    @rewriter
+    def visit(node: Node) -> Node:
         match node:
             case Reduce():
                 return update(rebuild(node, visit), names, contract=contract)

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
 from tensorlang.ir.contents import reads
-from tensorlang.ir.nodes import Function, Let, Seq, Stmt, Store, seq
-from tensorlang.ir.visit import rebuild
+from tensorlang.ir.nodes import Function, Let, Node, Seq, Stmt, Store, seq
+from tensorlang.ir.visit import rebuild, rewriter
 
 
 def gather_streams(function: Function) -> Function:
     """The function with nontemporal stores as late in their sequence as they may be."""
 
-    def visit(node: Any) -> Any:
+    @rewriter
+    def visit(node: Node) -> Node:
         match node:
             case Seq():
                 return seq(*_gathered([visit(stmt) for stmt in node.stmts]))

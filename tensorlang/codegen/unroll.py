@@ -7,7 +7,6 @@ for u in unrolled(2):             y[i * 2] = x[i * 2]
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from tensorlang.codegen.folding import fold_node
 from tensorlang.codegen.names import Names
@@ -20,12 +19,13 @@ from tensorlang.ir.nodes import (
     Function,
     If,
     Let,
+    Node,
     Seq,
     Stmt,
     Var,
     seq,
 )
-from tensorlang.ir.visit import rebuild, walk
+from tensorlang.ir.visit import rebuild, rewriter, walk
 
 
 def unroll(function: Function, names: Names, most: int | None = None) -> Function:
@@ -35,7 +35,8 @@ def unroll(function: Function, names: Names, most: int | None = None) -> Functio
     compiler to do it.
     """
 
-    def visit(node: Any) -> Any:
+    @rewriter
+    def visit(node: Node) -> Node:
         match node:
             case For(kind="unrolled", extent=Const(value=count)):
                 body = visit(node.body)
@@ -86,7 +87,8 @@ def specialise(
 ) -> Stmt:
     """The body with variables and buffers replaced, constants folded on the way."""
 
-    def visit(node: Any) -> Any:
+    @rewriter
+    def visit(node: Node) -> Node:
         match node:
             case Var():
                 return variables.get(node, node)
@@ -101,7 +103,7 @@ def specialise(
             case _:
                 return fold_node(rebuild(node, visit))
 
-    return visit(body)  # type: ignore[no-any-return]
+    return visit(body)
 
 
 def _branch(stmt: If) -> Stmt:

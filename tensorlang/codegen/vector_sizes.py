@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import singledispatchmethod
-from typing import Any, Final
+from typing import Final
 
 from tensorlang.codegen.folding import add, mul
 from tensorlang.codegen.names import Names
@@ -42,7 +42,7 @@ from tensorlang.ir.nodes import (
     While,
     seq,
 )
-from tensorlang.ir.visit import rebuild
+from tensorlang.ir.visit import rebuild, rewriter
 
 SIZES: Final = (16, 8, 4, 2, 1)
 
@@ -91,7 +91,8 @@ class _Cutter:
                 return [replace(stmt, body=self.visit(stmt.body))]
         return [rebuild(stmt, self.below)]
 
-    def below(self, node: Any) -> Any:
+    @rewriter
+    def below(self, node: Node) -> Node:
         """What stands in a statement: a statement, or a scalar."""
         if isinstance(node, Stmt):
             return self.visit(node)
@@ -128,7 +129,8 @@ class _Cutter:
             for start, size in pieces(stmt.value.dtype.lanes)
         ]
 
-    def scalar(self, node: Any) -> Any:
+    @rewriter
+    def scalar(self, node: Node) -> Node:
         """A scalar, with the vectors in it cut."""
         match node:
             case Extract():
@@ -167,7 +169,7 @@ class _Cutter:
     def lane(self, vector: Expr, lane: int) -> Expr:
         """One lane of a vector of any size."""
         if vector.dtype.lanes == 1:
-            return self.scalar(vector)  # type: ignore[no-any-return]
+            return self.scalar(vector)
         start, size = next(p for p in pieces(vector.dtype.lanes) if lane < sum(p))
         part = self.take(self.named(vector), start, size)
         return Extract(part, lane - start) if size > 1 else part
@@ -176,7 +178,8 @@ class _Cutter:
     def take(self, expr: Expr, start: int, size: int) -> Expr:
         """`size` lanes of a vector from lane `start`, which begin one of its pieces."""
 
-        def visit(child: Any) -> Any:
+        @rewriter
+        def visit(child: Node) -> Node:
             if isinstance(child, Expr) and child.dtype.lanes > 1:
                 return self.take(child, start, size)
             return self.scalar(child)
@@ -230,7 +233,7 @@ class _Cutter:
             return vector
         value = self.scalar(expr.value)
         if size == 1:
-            return value  # type: ignore[no-any-return]
+            return value
         return Insert(self.named(vector), expr.lane - start, value)
 
     @take.register

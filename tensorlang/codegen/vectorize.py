@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import singledispatchmethod
-from typing import Any, Final
+from typing import Final
 
 from tensorlang.codegen.folding import make, mul, sub
 from tensorlang.codegen.multiples import multiple
@@ -33,6 +33,7 @@ from tensorlang.ir.nodes import (
     LaneReduce,
     Let,
     Load,
+    Node,
     Ramp,
     Seq,
     Stmt,
@@ -44,7 +45,7 @@ from tensorlang.ir.nodes import (
     splat,
 )
 from tensorlang.ir.size_bounds import size_ranges
-from tensorlang.ir.visit import rebuild, substitute, walk
+from tensorlang.ir.visit import rebuild, rewriter, substitute, walk
 
 MAX_LANES: Final = 64
 
@@ -62,7 +63,8 @@ class _Vectorizer:
     vector_bits: int
     known: Known
 
-    def visit(self, node: Any) -> Any:
+    @rewriter
+    def visit(self, node: Node) -> Node:
         """Inner loops first: of two nested vectorized loops the inner one stays."""
         if not isinstance(node, Stmt):
             return node

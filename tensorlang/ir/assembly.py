@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from tensorlang.errors import IRError
 from tensorlang.ir.contents import binders
@@ -15,13 +14,14 @@ from tensorlang.ir.nodes import (
     For,
     Function,
     Let,
+    Node,
     Param,
     Reducer,
     Stmt,
     Var,
     seq,
 )
-from tensorlang.ir.visit import fresh, rebuild, replace_buffers, walk
+from tensorlang.ir.visit import fresh, rebuild, replace_buffers, rewriter, walk
 
 
 def function(
@@ -109,7 +109,8 @@ def bound(nest: Stmt) -> dict[Var, None]:
 def with_variables(nest: Stmt, changed: Mapping[Var, Var]) -> Stmt:
     """The nest with others in the place of variables, also where they are bound."""
 
-    def visit(node: Any) -> Any:
+    @rewriter
+    def visit(node: Node) -> Node:
         if isinstance(node, Reducer):  # its variables are its own
             return node
         if isinstance(node, Var):

@@ -7,7 +7,7 @@ from typing import Any
 from tensorlang.ir.affine import add, poly
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.known import Known
-from tensorlang.ir.nodes import Binary, Const, Expr, Ramp, Splat, as_expr
+from tensorlang.ir.nodes import Binary, Const, Expr, Node, Ramp, Splat, as_expr
 from tensorlang.ir.rules import Simplifier
 from tensorlang.ir.visit import rebuild, walk
 
@@ -55,7 +55,7 @@ def _lane(expr: Expr, lane: int) -> Expr:
     if expr.dtype.lanes == 1:
         return expr
 
-    def child(node: Any) -> Any:
+    def child(node: Node) -> Node:
         return _lane(node, lane) if isinstance(node, Expr) else node
 
     return rebuild(expr, child)

@@ -15,7 +15,6 @@ from tensorlang.ir.known import Known
 from tensorlang.ir.nodes import (
     Binary,
     Bitcast,
-    Buffer,
     Call,
     Cast,
     Compare,
@@ -25,6 +24,7 @@ from tensorlang.ir.nodes import (
     Insert,
     LaneReduce,
     Load,
+    Node,
     Ramp,
     Select,
     Shuffle,
@@ -75,8 +75,8 @@ class Simplifier:
             self._done[expr] = found
         return found
 
-    def _child(self, child: Expr | Buffer) -> Expr | Buffer:
-        return child if isinstance(child, Buffer) else self.visit(child)
+    def _child(self, child: Node) -> Node:
+        return self.visit(child) if isinstance(child, Expr) else child
 
     def _fixed(self, expr: Expr) -> Expr:
         """A variable of which only one value is left is that constant."""

@@ -13,7 +13,7 @@ from dataclasses import fields
 from typing import Any
 
 from tensorlang.ir.nodes import Buffer, Const, Expr, Let, Node, Unary, Var
-from tensorlang.ir.visit import children, fresh, rebuild
+from tensorlang.ir.visit import children, fresh, rebuild, rewriter
 
 
 class _Numbering:
@@ -23,6 +23,7 @@ class _Numbering:
         self._known: dict[tuple[Any, ...], Node] = {}
         self._of: dict[int, tuple[Node, Node]] = {}  # keeps what it numbered alive
 
+    @rewriter
     def representative(self, node: Node) -> Node:
         """The first node seen with the structure of `node`, children included."""
         if isinstance(node, Buffer):  # its shape is no part of the expression
@@ -75,7 +76,8 @@ def lets(
     made: list[Let] = []
     done: dict[int, Expr] = {}
 
-    def visit(node: Any) -> Any:
+    @rewriter
+    def visit(node: Node) -> Node:
         if isinstance(node, Buffer):
             return node
         if not isinstance(node, Expr) or isinstance(node, (Const, Var)):

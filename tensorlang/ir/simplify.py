@@ -32,6 +32,7 @@ from tensorlang.ir.nodes import (
     If,
     Let,
     Load,
+    Node,
     Reducer,
     Seq,
     Stmt,
@@ -137,7 +138,7 @@ def _named_by(facts: tuple[Poly, ...], new: frozenset[Var]) -> frozenset[Var] | 
 def _visit(stmt: Stmt, place: Place) -> Stmt:
     """The statement, simplified; an empty `Seq` where nothing is left to do."""
 
-    def change(part: Any) -> Any:
+    def change(part: Node) -> Node:
         if isinstance(part, Expr):
             return place.simple(part)
         if isinstance(part, (Buffer, Reducer)):

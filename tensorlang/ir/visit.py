@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from functools import cache
 from operator import is_
-from typing import Any, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar, overload
 
 from tensorlang.ir.nodes import (
     Buffer,
@@ -22,10 +22,26 @@ from tensorlang.ir.nodes import (
 )
 
 N = TypeVar("N", bound=Node)
+Kind = TypeVar("Kind", Expr, Stmt, Node)
+P = ParamSpec("P")
+S = TypeVar("S")
+
+
+@overload
+def rewriter(  # type: ignore[overload-overlap]  # no `self` is a node
+    change: Callable[Concatenate[Node, P], Node],
+) -> Callable[Concatenate[Kind, P], Kind]: ...
+@overload
+def rewriter(
+    change: Callable[Concatenate[S, Node, P], Node],
+) -> Callable[Concatenate[S, Kind, P], Kind]: ...
+def rewriter(change: Callable[..., Node]) -> Callable[..., Node]:
+    """`change` itself, told to give an expression for one, and a statement for one."""
+    return change
 
 
 @cache
-def _child_fields(kind: Any) -> tuple[str, ...]:
+def _child_fields(kind: type) -> tuple[str, ...]:
     """The fields of a node class that may hold nodes (buffers are leaves)."""
     leaves = ("str", "bool", "int", "DType", "Scalar")
     return tuple(
@@ -39,7 +55,7 @@ def _child_fields(kind: Any) -> tuple[str, ...]:
 
 def children(node: Node) -> Iterator[Node]:
     """The nodes directly below `node`, in field order; a buffer is one of them."""
-    kind: Any = type(node)
+    kind: type = type(node)
     for name in _child_fields(kind):
         value = getattr(node, name)
         if isinstance(value, Node):
@@ -49,7 +65,7 @@ def children(node: Node) -> Iterator[Node]:
 
 
 @cache
-def _statement_fields(kind: Any) -> tuple[str, ...]:
+def _statement_fields(kind: type) -> tuple[str, ...]:
     """The fields of a node class that hold statements."""
     return tuple(f.name for f in fields(kind) if "Stmt" in str(f.type))
 
@@ -57,7 +73,7 @@ def _statement_fields(kind: Any) -> tuple[str, ...]:
 def statements(node: Node) -> list[Stmt]:
     """The statements directly below `node`, in order."""
     found: list[Stmt] = []
-    kind: Any = type(node)
+    kind: type = type(node)
     for name in _statement_fields(kind):
         value = getattr(node, name)
         if type(value) is tuple:
@@ -74,7 +90,7 @@ def walk(node: Node) -> Iterator[Node]:
     while stack:
         current = pop()
         yield current
-        kind: Any = type(current)
+        kind: type = type(current)
         for name in _last_first(kind):  # as `children`, without its detours
             value = getattr(current, name)
             if type(value) is tuple:
@@ -84,25 +100,25 @@ def walk(node: Node) -> Iterator[Node]:
 
 
 @cache
-def _last_first(kind: Any) -> tuple[str, ...]:
+def _last_first(kind: type) -> tuple[str, ...]:
     """The fields that may hold nodes, from the last one to the first."""
     return _child_fields(kind)[::-1]
 
 
 @cache
-def _given(kind: Any) -> tuple[str, ...]:
+def _given(kind: type) -> tuple[str, ...]:
     """The fields that a node of a class is made from."""
     return tuple(f.name for f in fields(kind) if f.init)
 
 
-def rebuild(node: N, change: Callable[[Any], Any]) -> N:
+def rebuild(node: N, change: Callable[[Node], Node]) -> N:
     """`node` with `change` applied to each child; itself where nothing changed."""
-    updates: dict[str, Any] = {}
-    kind: Any = type(node)
+    updates: dict[str, object] = {}
+    kind: type = type(node)
     for name in _child_fields(kind):
         old = getattr(node, name)
         if isinstance(old, Node):
-            new: Any = change(old)
+            new: object = change(old)
         elif isinstance(old, tuple):
             new = tuple([change(item) for item in old])
             if all(map(is_, old, new)):
@@ -140,7 +156,7 @@ def substitute(node: N, values: Mapping[Var, Expr]) -> N:
     if not values:
         return node
 
-    def visit(current: Any) -> Any:
+    def visit(current: Node) -> Node:
         if isinstance(current, (Reducer, IndexMap)):
             return current
         if isinstance(current, Var):
@@ -149,18 +165,18 @@ def substitute(node: N, values: Mapping[Var, Expr]) -> N:
             return current if not current.shape else rebuild(current, visit)
         return rebuild(current, visit)
 
-    return visit(node)  # type: ignore[no-any-return]
+    return visit(node)  # type: ignore[return-value]
 
 
 def replace_buffers(node: N, values: Mapping[Buffer, Buffer]) -> N:
     """`node` with every reference to the given buffers pointing to the new ones."""
 
-    def visit(current: Any) -> Any:
+    def visit(current: Node) -> Node:
         if isinstance(current, Buffer):
             return values.get(current, current)
         return rebuild(current, visit)
 
-    return visit(node)  # type: ignore[no-any-return]
+    return visit(node)  # type: ignore[return-value]
 
 
 def fresh(name: str, taken: set[str]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace as with_fields
-from typing import Any
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.nodes import (
@@ -17,7 +16,7 @@ from tensorlang.ir.nodes import (
     Reducer,
     seq,
 )
-from tensorlang.ir.visit import rebuild, walk
+from tensorlang.ir.visit import rebuild, rewriter, walk
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.tree import block_of, find_block, replace
@@ -61,10 +60,11 @@ def atomic(func: Function, block: str) -> Function:
     set_before(old)
     made = AtomicUpdate(op, update.buffers[0], update.indices, update.values[0])
 
-    def visit(node: Any) -> Any:
+    @rewriter
+    def visit(node: Node) -> Node:
         if node is update:
             return made
-        return rebuild(node, visit) if isinstance(node, Node) else node
+        return rebuild(node, visit)
 
     return replace(path, with_fields(old, body=visit(old.body)))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.bounds import counted
@@ -23,7 +23,7 @@ from tensorlang.ir.nodes import (
 )
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.size_bounds import size_ranges
-from tensorlang.ir.visit import rebuild, walk
+from tensorlang.ir.visit import rebuild, rewriter, walk
 from tensorlang.scheduling.facts import Ranges
 from tensorlang.scheduling.fuse_axes import flat, need_constants, product, simple_index
 from tensorlang.scheduling.legality import legality
@@ -147,8 +147,9 @@ def _moved(
 ) -> Function:
     """The function on another buffer, at indices that `at` makes of the old ones."""
 
-    def visit(node: Any, ranges: Ranges) -> Any:
-        if not isinstance(node, Node) or isinstance(node, Buffer):
+    @rewriter
+    def visit(node: Node, ranges: Ranges) -> Node:
+        if isinstance(node, Buffer):
             return node
         if isinstance(node, Alloc):
             return Alloc(new) if node.buffer == old else node

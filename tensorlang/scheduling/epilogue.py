@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection
 from itertools import takewhile
-from typing import Any
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.contents import allocations, free_vars, names, reads, writes
@@ -19,6 +18,7 @@ from tensorlang.ir.nodes import (
     If,
     Let,
     Load,
+    Node,
     Seq,
     Stmt,
     Store,
@@ -26,7 +26,7 @@ from tensorlang.ir.nodes import (
     While,
     seq,
 )
-from tensorlang.ir.visit import fresh, rebuild, substitute, walk
+from tensorlang.ir.visit import fresh, rebuild, rewriter, substitute, walk
 from tensorlang.scheduling.coverage import bounds_of, dense, guards_of
 from tensorlang.scheduling.facts import conjunction
 from tensorlang.scheduling.guarding import read_indices
@@ -327,14 +327,16 @@ def _with_epilogue(maker: Block, store: Store, user: Block, taken: set[str]) -> 
     ends = _beyond(user, store.buffer, read_indices(user, store.buffer)) or {}
     inside = conjunction(places[i] < end for i, end in ends.items())
 
-    def use(node: Any) -> Any:
+    @rewriter
+    def use(node: Node) -> Node:
         if isinstance(node, Buffer):
             return node
         if isinstance(node, Load) and node.buffer == store.buffer:
             return var
         return rebuild(node, use)
 
-    def put(node: Any) -> Any:
+    @rewriter
+    def put(node: Node) -> Node:
         if node is store:
             made = seq(Let(var, store.value), use(body))
             return made if inside is None else If(inside, made)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.bounds import counted
@@ -27,7 +27,7 @@ from tensorlang.ir.nodes import (
     as_expr,
 )
 from tensorlang.ir.simplify import simplify
-from tensorlang.ir.visit import fresh, rebuild, substitute
+from tensorlang.ir.visit import fresh, rebuild, rewriter, substitute
 from tensorlang.scheduling.facts import Ranges, ranges_at
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.linear import linear
@@ -147,9 +147,10 @@ def _with_axis(
     )
 
 
-def _placed(node: Any, ranges: Ranges) -> Any:
+@rewriter
+def _placed(node: Node, ranges: Ranges) -> Node:
     """The statement with the indices of its accesses simplified."""
-    if not isinstance(node, Node) or isinstance(node, Buffer):
+    if isinstance(node, Buffer):
         return node
     made = rebuild(node, lambda child: _placed(child, ranges))
     if isinstance(made, Load | Store | Reduce | AtomicUpdate):

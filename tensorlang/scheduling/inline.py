@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.contents import free_vars, names, reads, writes
@@ -28,7 +27,7 @@ from tensorlang.ir.nodes import (
     While,
     seq,
 )
-from tensorlang.ir.visit import fresh, rebuild, substitute, walk
+from tensorlang.ir.visit import fresh, rebuild, rewriter, substitute, walk
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.linear import linear
 from tensorlang.scheduling.primitives import primitive
@@ -195,6 +194,7 @@ def _allocates(loop: For, block: Block) -> bool:
     return any(isinstance(node, Alloc) and node.buffer in held for node in walk(loop))
 
 
+@rewriter
 def _own(node: Node) -> Node:
     """A loop or branch without what it holds, which comes on its own."""
     match node:
@@ -290,7 +290,8 @@ def _is_use(path: Path, buffer: Buffer) -> bool:
 
 
 def _swapped(func: Function, new: Mapping[Node, Block]) -> Function:
-    def visit(node: Any) -> Any:
+    @rewriter
+    def visit(node: Node) -> Node:
         if isinstance(node, Block):
             return new.get(node, node)
         return rebuild(node, visit) if isinstance(node, Stmt) else node
@@ -321,7 +322,8 @@ def _inlined(stmt: Stmt, found: Pointwise, taken: set[str]) -> Stmt:
     before: list[Let] = []
     done: dict[tuple[Expr, ...], Expr] = {}
 
-    def visit(node: Any) -> Any:
+    @rewriter
+    def visit(node: Node) -> Node:
         if isinstance(node, Stmt):
             return _inlined(node, found, taken)
         if isinstance(node, Buffer):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace as with_fields
-from typing import Any, Final
+from typing import Final
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.contents import loops, reads, writes
@@ -16,9 +16,10 @@ from tensorlang.ir.nodes import (
     For,
     Function,
     Load,
+    Node,
     Store,
 )
-from tensorlang.ir.visit import rebuild, replace_buffers
+from tensorlang.ir.visit import rebuild, replace_buffers, rewriter
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.tree import (
@@ -126,10 +127,11 @@ def hint(func: Function, block: str, buffer: str, *hints: str) -> Function:
     if not hints or not set(hints) <= set(_GIVEN):
         raise ScheduleError(f"hint: hints are {', '.join(_GIVEN)}, not {hints}")
 
-    def visit(node: Any) -> Any:
+    @rewriter
+    def visit(node: Node) -> Node:
         changed = rebuild(node, visit)
-        if isinstance(node, (Load, Store)) and node.buffer == target:
-            return with_fields(changed, hints=_joined(node.hints, hints))
+        if isinstance(changed, (Load, Store)) and changed.buffer == target:
+            return with_fields(changed, hints=_joined(changed.hints, hints))
         return changed
 
     hinted = visit(block_of(path))

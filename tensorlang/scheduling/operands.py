@@ -5,11 +5,21 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from tensorlang.ir.dtypes import i64
-from tensorlang.ir.nodes import Buffer, Const, Expr, Let, Load, Ramp, Stmt, Store, Var
-from tensorlang.ir.visit import fresh, rebuild, walk
+from tensorlang.ir.nodes import (
+    Buffer,
+    Const,
+    Expr,
+    Let,
+    Load,
+    Node,
+    Ramp,
+    Stmt,
+    Store,
+    Var,
+)
+from tensorlang.ir.visit import fresh, rebuild, rewriter, walk
 from tensorlang.scheduling.linear import Linear, linear
 
 
@@ -60,7 +70,8 @@ def placed(
         if isinstance(node, Let):
             named[node.var] = Var(fresh(node.var.name, taken), node.var.dtype)
 
-    def put(node: Any) -> Any:
+    @rewriter
+    def put(node: Node) -> Node:
         if isinstance(node, Var):
             return named.get(node, node)
         if isinstance(node, Buffer):
@@ -72,4 +83,4 @@ def placed(
             return dataclasses.replace(node, buffer=place.buffer, indices=at)
         return node
 
-    return put(body)  # type: ignore[no-any-return]
+    return put(body)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.contents import allocations, free_vars, writes
@@ -20,6 +19,7 @@ from tensorlang.ir.nodes import (
     Function,
     Let,
     Load,
+    Node,
     Reduce,
     Select,
     Stmt,
@@ -29,7 +29,7 @@ from tensorlang.ir.nodes import (
     binary,
     seq,
 )
-from tensorlang.ir.visit import rebuild, substitute, walk
+from tensorlang.ir.visit import rebuild, rewriter, substitute, walk
 from tensorlang.scheduling.facts import conjunction
 from tensorlang.scheduling.inline import pointwise
 from tensorlang.scheduling.layout import with_buffer
@@ -228,14 +228,15 @@ def _filled(block: Block, lets: Sequence[Let], store: Store, grown: Growth) -> B
 def _folded_constants(stmt: Stmt) -> Stmt:
     """`10 - 1` as `9`."""
 
-    def visit(node: Any) -> Any:
+    @rewriter
+    def visit(node: Node) -> Node:
         node = node if isinstance(node, Buffer) else rebuild(node, visit)
         match node:
             case Binary(op="sub", a=Const(value=a), b=Const(value=b)):
                 return Const(int(a) - int(b), node.dtype)
         return node
 
-    return visit(stmt)  # type: ignore[no-any-return]
+    return visit(stmt)
 
 
 def _replace_nest(path: Path, block: Block, grown: Growth) -> Function:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace as with_fields
-from typing import Any
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.bounds import counted, prove
@@ -19,12 +18,13 @@ from tensorlang.ir.nodes import (
     For,
     Function,
     If,
+    Node,
     Stmt,
     Var,
     seq,
 )
 from tensorlang.ir.simplify import simplify
-from tensorlang.ir.visit import children, rebuild, substitute
+from tensorlang.ir.visit import children, rebuild, rewriter, substitute
 from tensorlang.scheduling.extents import steady
 from tensorlang.scheduling.facts import (
     Ranges,
@@ -212,7 +212,8 @@ def _assuming(loop: For, condition: Expr, around: Ranges) -> Stmt:
         if isinstance(part.a, Var) and isinstance(part.b, Const)
     }
 
-    def visit(current: Any) -> Any:
+    @rewriter
+    def visit(current: Node) -> Node:
         if isinstance(current, Buffer):
             return current
         return values[current] if current in values else rebuild(current, visit)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from dataclasses import replace as with_fields
-from typing import Any, Final
+from typing import Final
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.bounds import ranges_in
@@ -27,6 +27,7 @@ from tensorlang.ir.nodes import (
     IndexMap,
     Let,
     Load,
+    Node,
     Select,
     Seq,
     Stmt,
@@ -37,7 +38,7 @@ from tensorlang.ir.nodes import (
 )
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.size_bounds import size_ranges
-from tensorlang.ir.visit import fresh, rebuild, substitute
+from tensorlang.ir.visit import fresh, rebuild, rewriter, substitute
 from tensorlang.scheduling.extents import steady
 from tensorlang.scheduling.facts import Ranges
 from tensorlang.scheduling.legality import legality
@@ -304,23 +305,25 @@ def _fetched(
 def _simplified(stmt: Stmt, ranges: Ranges) -> Stmt:
     """Axis values without `(k + 1) * 16`, which reads worse than what it is."""
 
-    def visit(node: Any) -> Any:
+    @rewriter
+    def visit(node: Node) -> Node:
         if isinstance(node, Axis):
             return with_fields(node, value=simplify(node.value, ranges))
         return rebuild(node, visit) if isinstance(node, Stmt) else node
 
-    return visit(stmt)  # type: ignore[no-any-return]
+    return visit(stmt)
 
 
 def _copied(stmt: Stmt) -> Stmt:
     """The statement with stores of what was loaded hinted `async`."""
 
-    def visit(node: Any) -> Any:
+    @rewriter
+    def visit(node: Node) -> Node:
         if isinstance(node, Store) and _is_copy(node.value):
             return with_fields(node, hints=(*node.hints, "async"))
         return rebuild(node, visit) if isinstance(node, Stmt) else node
 
-    return visit(stmt)  # type: ignore[no-any-return]
+    return visit(stmt)
 
 
 def _is_copy(value: Expr) -> bool:
@@ -336,22 +339,27 @@ def _in_stage(
     count = next(iter(ring.values())).shape[0]
     own = Binary("floormod", index, count)
 
-    def visit(node: Any, stage: Expr) -> Any:
+    @rewriter
+    def visit(node: Node, stage: Expr) -> Node:
         if isinstance(node, Buffer):
             return node
         if isinstance(node, Block) and (reads(node) | writes(node)) & ring.keys():
             return _with_axis(node, own, count, visit, taken)
         new = rebuild(node, lambda child: visit(child, stage))
-        if isinstance(node, (Load, Store)) and node.buffer in ring:
+        if isinstance(new, (Load, Store)) and new.buffer in ring:
             at = (stage, *new.indices)
-            return with_fields(new, buffer=ring[node.buffer], indices=at)
+            return with_fields(new, buffer=ring[new.buffer], indices=at)
         return new
 
-    return visit(stmt, own)  # type: ignore[no-any-return]
+    return visit(stmt, own)
 
 
 def _with_axis(
-    block: Block, value: Expr, count: Expr, visit: Any, taken: set[str]
+    block: Block,
+    value: Expr,
+    count: Expr,
+    visit: Callable[[Stmt, Expr], Stmt],
+    taken: set[str],
 ) -> Block:
     """A block that knows its stage; it folds over it if it does over the loop."""
     stage = Var(fresh("stage", taken), i64)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.contents import binders, free_vars, names, reads, writes
@@ -15,12 +14,13 @@ from tensorlang.ir.nodes import (
     Expr,
     Function,
     Load,
+    Node,
     Reduce,
     Store,
     Var,
     seq,
 )
-from tensorlang.ir.visit import fresh, rebuild, substitute, walk
+from tensorlang.ir.visit import fresh, rebuild, rewriter, substitute, walk
 from tensorlang.scheduling.cache import unchanged_while_read
 from tensorlang.scheduling.cache_write import own_start, sole_user
 from tensorlang.scheduling.coverage import bounds_of, guards_of
@@ -225,7 +225,8 @@ def _redirected(
 ) -> Block:
     """The block with its accesses of the old buffers going to the new ones."""
 
-    def visit(node: Any) -> Any:
+    @rewriter
+    def visit(node: Node) -> Node:
         if isinstance(node, Buffer):
             return node
         node = rebuild(node, visit)
@@ -243,4 +244,4 @@ def _redirected(
 
     if reading:  # what an init reads, it reads where it did
         return dataclasses.replace(block, body=visit(block.body))
-    return visit(block)  # type: ignore[no-any-return]
+    return rebuild(block, visit)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.contents import names
@@ -19,12 +18,13 @@ from tensorlang.ir.nodes import (
     For,
     Function,
     Load,
+    Node,
     Reduce,
     Stmt,
     Var,
     seq,
 )
-from tensorlang.ir.visit import fresh, rebuild
+from tensorlang.ir.visit import fresh, rebuild, rewriter
 from tensorlang.scheduling.extents import known_without
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.linear import Linear, linear
@@ -220,7 +220,8 @@ class _Factor:
         block = partial(old, (self.loop,), ranges, taken)
         pin = next(a.var for a in reversed(block.axes) if a.value == self.loop.var)
 
-        def visit(node: Any) -> Any:
+        @rewriter
+        def visit(node: Node) -> Node:
             if isinstance(node, Reduce):
                 indices = _with(node.indices, self.axis, pin)
                 return dataclasses.replace(node, buffers=self.parts, indices=indices)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.contents import binders, reads, writes
@@ -20,7 +19,7 @@ from tensorlang.ir.nodes import (
     Var,
     seq,
 )
-from tensorlang.ir.visit import rebuild, replace_buffers
+from tensorlang.ir.visit import rebuild, replace_buffers, rewriter
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.tree import alloc_of, find_alloc, replace
@@ -135,7 +134,8 @@ def _unnamed(nest: Stmt) -> Stmt:
     for number, var in enumerate(binders(nest)):
         own.setdefault(var, Var(f"@{number}", var.dtype))
 
-    def visit(node: Any) -> Any:
+    @rewriter
+    def visit(node: Node) -> Node:
         if isinstance(node, (Reducer, IndexMap, Buffer)):
             return node
         if isinstance(node, Var):
@@ -143,4 +143,4 @@ def _unnamed(nest: Stmt) -> Stmt:
         made = rebuild(node, visit)
         return dataclasses.replace(made, name="") if isinstance(made, Block) else made
 
-    return visit(nest)  # type: ignore[no-any-return]
+    return visit(nest)

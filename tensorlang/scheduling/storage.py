@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace as with_fields
-from typing import Any
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.contents import free_vars, reads, writes
@@ -26,7 +25,7 @@ from tensorlang.ir.nodes import (
     as_expr,
     seq,
 )
-from tensorlang.ir.visit import rebuild, replace_buffers, walk
+from tensorlang.ir.visit import rebuild, replace_buffers, rewriter, walk
 from tensorlang.scheduling.coverage import dense
 from tensorlang.scheduling.dependence import accesses
 from tensorlang.scheduling.digits import fixed
@@ -161,9 +160,10 @@ def _is_use(node: Node, buffer: Buffer) -> bool:
 def _at_zero(stmt: Stmt, old: Buffer, new: Buffer, dims: Collection[int]) -> Stmt:
     """The statement on the small buffer, whose own dimensions have one element."""
 
-    def visit(node: Any) -> Any:
+    @rewriter
+    def visit(node: Node) -> Node:
         changed = rebuild(node, visit)
-        if not isinstance(node, (Load, Store, AtomicUpdate, Reduce)):
+        if not isinstance(changed, (Load, Store, AtomicUpdate, Reduce)):
             return changed
         if not _is_use(node, old):
             return changed
@@ -174,8 +174,7 @@ def _at_zero(stmt: Stmt, old: Buffer, new: Buffer, dims: Collection[int]) -> Stm
             return with_fields(changed, buffers=buffers, indices=at)
         return with_fields(changed, buffer=new, indices=at)
 
-    made: Stmt = visit(stmt)
-    return made
+    return visit(stmt)
 
 
 # ----------------------------------------------------------------------- store_in

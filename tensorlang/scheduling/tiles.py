@@ -10,9 +10,9 @@ tile gets axes that count within it:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.dtypes import i64
@@ -31,7 +31,7 @@ from tensorlang.ir.nodes import (
     Store,
     Var,
 )
-from tensorlang.ir.visit import fresh, rebuild, substitute
+from tensorlang.ir.visit import fresh, rebuild, rewriter, substitute
 from tensorlang.scheduling.coverage import first_only
 from tensorlang.scheduling.facts import conjunction, conjuncts
 from tensorlang.scheduling.linear import Linear, linear, number
@@ -145,7 +145,7 @@ def loop_kind(block: Block, loop: Var) -> str:
 def retarget(
     node: N,
     tiles: Mapping[Buffer, Buffer],
-    move: Any,
+    move: Callable[[int, Expr], Expr],
     *,
     reads: bool,
     writes: bool,
@@ -159,24 +159,27 @@ def retarget(
     def moved(indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
         return tuple(move(d, index) for d, index in enumerate(indices))
 
-    def visit(current: Any) -> Any:
+    @rewriter
+    def visit(current: Node) -> Node:
         if isinstance(current, Buffer):
             return current
         current = rebuild(current, visit)
         match current:
             case Load(buffer=buffer) if reads and buffer in tiles:
-                given = {"buffer": tiles[buffer], "indices": moved(current.indices)}
+                at = moved(current.indices)
+                return dataclasses.replace(current, buffer=tiles[buffer], indices=at)
             case Store(buffer=buffer) if writes and buffer in tiles:
-                given = {"buffer": tiles[buffer], "indices": moved(current.indices)}
-                given["hints"] = at_once(current)
+                at, hints = moved(current.indices), at_once(current)
+                return dataclasses.replace(
+                    current, buffer=tiles[buffer], indices=at, hints=hints
+                )
             case Reduce(buffers=buffers) if writes and buffers[0] in tiles:
                 held = tuple(tiles[buffer] for buffer in buffers)
-                given = {"buffers": held, "indices": moved(current.indices)}
-            case _:
-                return current
-        return dataclasses.replace(current, **given)
+                at = moved(current.indices)
+                return dataclasses.replace(current, buffers=held, indices=at)
+        return current
 
-    return visit(node)  # type: ignore[no-any-return]
+    return visit(node)  # type: ignore[return-value]
 
 
 def at_once(store: Store) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.contents import allocations, contents, names
@@ -36,7 +36,7 @@ from tensorlang.ir.nodes import (
     While,
     seq,
 )
-from tensorlang.ir.visit import children, fresh, rebuild, statements, walk
+from tensorlang.ir.visit import children, fresh, rebuild, rewriter, statements, walk
 
 Path: TypeAlias = tuple[Node, ...]
 N = TypeVar("N", bound=Node)
@@ -252,6 +252,7 @@ def replace(path: Path, new: Stmt | None) -> Function:
     return _last((changed,), Function)
 
 
+@rewriter
 def _with_child(parent: Node, old: Node, new: Node) -> Node:
     if isinstance(parent, Seq) and isinstance(new, Stmt):
         return seq(*(new if stmt is old else stmt for stmt in parent.stmts))
@@ -261,13 +262,14 @@ def _with_child(parent: Node, old: Node, new: Node) -> Node:
 def swap(node: N, old: Node, new: Node) -> N:
     """`node` with one of its descendants, found by identity, replaced."""
 
-    def visit(current: Any) -> Any:
+    @rewriter
+    def visit(current: Node) -> Node:
         if current is old:
             return new
         changed = rebuild(current, visit)
-        return seq(*changed.stmts) if isinstance(current, Seq) else changed
+        return seq(*changed.stmts) if isinstance(changed, Seq) else changed
 
-    return visit(node)  # type: ignore[no-any-return]
+    return visit(node)  # type: ignore[return-value]
 
 
 def rename(node: N, taken: set[str], suffix: str = "") -> N:
@@ -286,7 +288,8 @@ def rename(node: N, taken: set[str], suffix: str = "") -> N:
             name = fresh(current.buffer.name + suffix, taken)
             new[current.buffer] = dataclasses.replace(current.buffer, name=name)
 
-    def visit(current: Any) -> Any:
+    @rewriter
+    def visit(current: Node) -> Node:
         if isinstance(current, (Reducer, IndexMap)):
             return current
         if isinstance(current, Var):
@@ -298,7 +301,7 @@ def rename(node: N, taken: set[str], suffix: str = "") -> N:
             )
         return changed
 
-    return visit(node)  # type: ignore[no-any-return]
+    return visit(node)  # type: ignore[return-value]
 
 
 def new_names(func: Function, *wanted: str) -> tuple[str, ...]:

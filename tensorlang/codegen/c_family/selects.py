@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from tensorlang.codegen.blocks import conjuncts
 from tensorlang.ir.nodes import (
@@ -28,7 +28,7 @@ from tensorlang.ir.nodes import (
     Select,
     Stmt,
 )
-from tensorlang.ir.visit import rebuild, walk
+from tensorlang.ir.visit import rebuild, rewriter, walk
 from tensorlang.scheduling.memory import OWN
 
 # by expression, between what it lies where a condition holds
@@ -38,13 +38,15 @@ _Known: TypeAlias = Mapping[Expr, tuple[int | None, int | None]]
 def tidy_selects(function: Function) -> Function:
     """The function with its choices as above; they mean the same in C only."""
 
-    def visit(node: Any) -> Any:
-        if isinstance(node, Buffer) or not isinstance(node, Node):
+    @rewriter
+    def visit(node: Node) -> Node:
+        if isinstance(node, Buffer):
             return node
         new = rebuild(node, visit)
         return _tidy(new) if isinstance(new, Select) else new
 
-    def visit_statements(node: Any) -> Any:
+    @rewriter
+    def visit_statements(node: Node) -> Node:
         return visit(node) if isinstance(node, Stmt) else node
 
     return replace(function, body=visit_statements(function.body))
@@ -83,15 +85,17 @@ def _known(cond: Expr) -> _Known:
 def _without_bounds(value: Expr, known: _Known) -> Expr:
     """A value's places of memory without bounds that are known to hold."""
 
-    def visit(node: Any) -> Any:
-        if isinstance(node, Buffer) or not isinstance(node, Node):
+    @rewriter
+    def visit(node: Node) -> Node:
+        if isinstance(node, Buffer):
             return node
         if isinstance(node, Load):
             return rebuild(node, index)
         return rebuild(node, visit)
 
-    def index(node: Any) -> Any:
-        if isinstance(node, Buffer) or not isinstance(node, Node):
+    @rewriter
+    def index(node: Node) -> Node:
+        if isinstance(node, Buffer):
             return node
         new = rebuild(node, index)
         match new:
@@ -103,7 +107,7 @@ def _without_bounds(value: Expr, known: _Known) -> Expr:
                 return a if high is not None and high <= int(bound) else new
         return new
 
-    return visit(value)  # type: ignore[no-any-return]
+    return visit(value)
 
 
 def _between(expr: Expr, known: _Known) -> tuple[int | None, int | None]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 from tensorlang.codegen.hopper.copies import copies_of
 from tensorlang.codegen.hopper.effects import effect
@@ -49,7 +49,7 @@ from tensorlang.ir.nodes import (
     seq,
 )
 from tensorlang.ir.simplify import simplify_function
-from tensorlang.ir.visit import rebuild, substitute, walk
+from tensorlang.ir.visit import rebuild, rewriter, substitute, walk
 from tensorlang.targets import Target
 
 _NEEDS: Final = {
@@ -97,12 +97,13 @@ def _is_collective(node: Node) -> bool:
     return isinstance(node, Block) and node.scope == "warpgroup"
 
 
-def _without_axes(stmt: Any, inside: bool = False) -> Any:
+@rewriter
+def _without_axes(stmt: Node, inside: bool = False) -> Node:
     """Collective blocks without axes, and in them and in copies no blocks at all."""
     if not isinstance(stmt, Stmt):
         return stmt
     below = inside or isinstance(stmt, Arrive) or _is_collective(stmt)
-    made: Any = rebuild(stmt, lambda child: _without_axes(child, below))
+    made = rebuild(stmt, lambda child: _without_axes(child, below))
     if not isinstance(made, Block) or not below:
         return made
     if made.where is not None or made.init not in (None, Seq(())):
@@ -135,7 +136,8 @@ class _Roles:
     fresh: list[Stmt] = field(default_factory=list)
     threads: For | None = None
 
-    def visit(self, node: Any) -> Any:
+    @rewriter
+    def visit(self, node: Node) -> Node:
         """A statement in instructions."""
         match node:
             case Seq():

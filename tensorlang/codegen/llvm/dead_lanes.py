@@ -40,7 +40,7 @@ from tensorlang.ir.nodes import (
     Unary,
     Var,
 )
-from tensorlang.ir.visit import children, rebuild, walk
+from tensorlang.ir.visit import children, rebuild, rewriter, walk
 
 Lanes = tuple[Any, ...]  # the value of each lane
 _COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
@@ -175,19 +175,21 @@ def _rewritten(body: Stmt, masks: _Masks, live: dict[Buffer, set[int]]) -> Stmt:
         kept = {place for place, on in zip(places, off, strict=True) if not on}
         return inside and min(places) >= 0 and not kept & live[store.buffer]
 
-    def visit(node: Any) -> Any:
+    @rewriter
+    def visit(node: Node) -> Node:
         if isinstance(node, Store) and node.mask is not None and dead(node):
             value = _anything(node.value, masks, masks.constant[id(node)])
             return replace(node, value=value, mask=None)
         return rebuild(node, visit) if isinstance(node, Stmt) else node
 
-    return visit(body)  # type: ignore[no-any-return]
+    return visit(body)
 
 
 def _anything(expr: Expr, masks: _Masks, active: Lanes) -> Expr:
     """A value whose lanes outside of `active` do not matter."""
 
-    def visit(node: Any) -> Any:
+    @rewriter
+    def visit(node: Node) -> Node:
         match node:
             case Load(buffer=buffer, mask=Expr()) if on_stack(buffer):
                 known, places = masks.constant.get(id(node)), _places(node)
@@ -197,4 +199,4 @@ def _anything(expr: Expr, masks: _Masks, active: Lanes) -> Expr:
                 return rebuild(node, visit)
         return node
 
-    return visit(expr)  # type: ignore[no-any-return]
+    return visit(expr)

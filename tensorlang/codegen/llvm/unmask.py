@@ -10,7 +10,6 @@ unchanged is, too, since no other thread sees it.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from tensorlang.codegen.storage import on_stack
 from tensorlang.ir.nodes import (
@@ -18,18 +17,20 @@ from tensorlang.ir.nodes import (
     Expr,
     Function,
     Load,
+    Node,
     Ramp,
     Select,
     Store,
     splat,
 )
-from tensorlang.ir.visit import rebuild
+from tensorlang.ir.visit import rebuild, rewriter
 
 
 def unmask(function: Function) -> Function:
     """The function with no mask on scratch of its own."""
 
-    def visit(node: Any) -> Any:
+    @rewriter
+    def visit(node: Node) -> Node:
         new = rebuild(node, visit)
         match new:
             case Load(mask=Expr()) if _within(new):

@@ -14,7 +14,7 @@ one arm of a scalar `select` reads is still read only where it is chosen:
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from tensorlang.codegen.copies import ASYNC
 from tensorlang.codegen.names import Names
@@ -44,7 +44,7 @@ from tensorlang.ir.nodes import (
     as_expr,
     seq,
 )
-from tensorlang.ir.visit import children, rebuild, walk
+from tensorlang.ir.visit import children, rebuild, rewriter, walk
 
 DEEPEST: Final = 24  # levels of an expression
 
@@ -52,7 +52,8 @@ DEEPEST: Final = 24  # levels of an expression
 def name_deep(function: Function, names: Names) -> Function:
     """The function with no expression of threads much deeper than `DEEPEST` levels."""
 
-    def visit(node: Any) -> Any:
+    @rewriter
+    def visit(node: Node) -> Node:
         if not isinstance(node, Stmt):
             return node
         return _in_threads(node, names) if is_launch(node) else rebuild(node, visit)
@@ -64,7 +65,8 @@ def _in_threads(stmt: Stmt, names: Names) -> Stmt:
     """A statement after the names of its parts."""
     parts = _Parts(names)
 
-    def visit(child: Any) -> Any:
+    @rewriter
+    def visit(child: Node) -> Node:
         if isinstance(child, Stmt):
             return _in_threads(child, names)
         return parts.whole(child) if isinstance(child, Expr) else child
@@ -133,7 +135,8 @@ class _Parts:
             return self._select(expr, chosen)
         most = 0
 
-        def visit(child: Any) -> Any:
+        @rewriter
+        def visit(child: Node) -> Node:
             nonlocal most
             if not isinstance(child, Expr):
                 return child

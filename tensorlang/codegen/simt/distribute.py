@@ -15,7 +15,6 @@ for each other is between statements of the block.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from tensorlang.errors import CodegenError
 from tensorlang.ir.contents import free_vars, loops, names
@@ -37,7 +36,7 @@ from tensorlang.ir.nodes import (
     Var,
     seq,
 )
-from tensorlang.ir.visit import rebuild
+from tensorlang.ir.visit import rebuild, rewriter
 
 _THREAD = "thread."
 
@@ -51,7 +50,8 @@ def distribute(function: Function) -> Function:
     return replace(function, body=_visit(function.body))
 
 
-def _visit(stmt: Any) -> Any:
+@rewriter
+def _visit(stmt: Node) -> Node:
     if not isinstance(stmt, Stmt):
         return stmt
     if isinstance(stmt, Seq):
@@ -118,8 +118,9 @@ def _for_each(buffer: Buffer, thread: For) -> Buffer:
 def _placed(stmt: Stmt, moved: dict[Buffer, Buffer], at: Expr) -> Stmt:
     """The statement on the larger buffers."""
 
-    def visit(node: Any) -> Any:
-        if not isinstance(node, Node) or isinstance(node, Buffer):
+    @rewriter
+    def visit(node: Node) -> Node:
+        if isinstance(node, Buffer):
             return node
         new = rebuild(node, visit)
         if isinstance(new, Load | Store | AtomicUpdate) and new.buffer in moved:
@@ -130,4 +131,4 @@ def _placed(stmt: Stmt, moved: dict[Buffer, Buffer], at: Expr) -> Stmt:
             return replace(new, buffers=buffers, indices=(at, *new.indices))
         return new
 
-    return visit(stmt)  # type: ignore[no-any-return]
+    return visit(stmt)

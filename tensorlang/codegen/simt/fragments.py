@@ -16,7 +16,6 @@ a warp's instruction reads is hidden from it.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from tensorlang.codegen.folding import add, mul
 from tensorlang.codegen.names import Names
@@ -31,6 +30,7 @@ from tensorlang.ir.nodes import (
     Function,
     Let,
     Load,
+    Node,
     Ramp,
     Seq,
     Stmt,
@@ -39,7 +39,7 @@ from tensorlang.ir.nodes import (
     as_expr,
     seq,
 )
-from tensorlang.ir.visit import rebuild, substitute, walk
+from tensorlang.ir.visit import rebuild, rewriter, substitute, walk
 
 
 def load_once(function: Function, names: Names) -> Function:
@@ -47,7 +47,8 @@ def load_once(function: Function, names: Names) -> Function:
     if not any(map(is_collective, walk(function.body))):
         return function
 
-    def visit(stmt: Any) -> Any:
+    @rewriter
+    def visit(stmt: Node) -> Node:
         if not isinstance(stmt, Stmt):
             return stmt
         if isinstance(stmt, Seq):

@@ -35,6 +35,7 @@ from tensorlang.ir.nodes import (
     Function,
     If,
     Let,
+    Node,
     Seq,
     Stmt,
     Var,
@@ -42,7 +43,7 @@ from tensorlang.ir.nodes import (
     as_expr,
     seq,
 )
-from tensorlang.ir.visit import rebuild, replace_buffers, substitute
+from tensorlang.ir.visit import rebuild, replace_buffers, rewriter, substitute
 
 _GROUPS: Final = 16  # of each thread
 
@@ -70,7 +71,8 @@ class _Groups:
         self.most = most
         self.local_bytes = local_bytes
 
-    def visit(self, stmt: Any) -> Any:
+    @rewriter
+    def visit(self, stmt: Node) -> Node:
         """A statement of the host program, its outermost parallel loops bound."""
         match stmt:
             case Seq():
@@ -149,7 +151,8 @@ def _without(body: Stmt, moved: dict[Buffer, Buffer]) -> Stmt:
     """A body without the allocations of what was moved."""
     gone = set(moved.values())
 
-    def visit(node: Any) -> Any:
+    @rewriter
+    def visit(node: Node) -> Node:
         match node:
             case Alloc(buffer=buffer) if buffer in gone:
                 return Seq(())
@@ -159,7 +162,7 @@ def _without(body: Stmt, moved: dict[Buffer, Buffer]) -> Stmt:
                 return rebuild(node, visit)
         return node
 
-    return visit(body)  # type: ignore[no-any-return]
+    return visit(body)
 
 
 def _divided_up(count: Expr, by: Expr) -> Expr:
@@ -169,7 +172,8 @@ def _divided_up(count: Expr, by: Expr) -> Expr:
 def without_copies(function: Function) -> Function:
     """The function without names for what is a name or a number already."""
 
-    def visit(node: Any) -> Any:
+    @rewriter
+    def visit(node: Node) -> Node:
         if not isinstance(node, Stmt):
             return node
         if not isinstance(node, Seq):

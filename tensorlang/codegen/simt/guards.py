@@ -10,11 +10,11 @@ What stands behind it, such as a division by a size, can then leave the loop, to
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from tensorlang.ir.contents import free_vars, reads
-from tensorlang.ir.nodes import For, Function, If, Stmt
-from tensorlang.ir.visit import rebuild
+from tensorlang.ir.nodes import For, Function, If, Node, Stmt
+from tensorlang.ir.visit import rebuild, rewriter
 
 _ONE_THREAD: Final = ("serial", "unrolled")  # loops of one thread
 
@@ -22,13 +22,15 @@ _ONE_THREAD: Final = ("serial", "unrolled")  # loops of one thread
 def ask_once(function: Function) -> Function:
     """The function with such conditions around the loops of its launches."""
 
-    def visit(node: Any) -> Any:
+    @rewriter
+    def visit(node: Node) -> Node:
         if not isinstance(node, Stmt):
             return node
         made = rebuild(node, visit)
         return _outside(made) if isinstance(made, For) else made
 
-    def launch(node: Any) -> Any:
+    @rewriter
+    def launch(node: Node) -> Node:
         if isinstance(node, For) and node.kind == "bound":
             return visit(node)
         return rebuild(node, launch) if isinstance(node, Stmt) else node

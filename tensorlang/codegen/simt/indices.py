@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import singledispatchmethod
-from typing import Any, Final
+from typing import Final
 
 from tensorlang.codegen.simt.launches import is_launch
 from tensorlang.ir.dtypes import i32, i64
@@ -41,7 +41,7 @@ from tensorlang.ir.nodes import (
     seq,
 )
 from tensorlang.ir.size_bounds import size_ranges
-from tensorlang.ir.visit import rebuild
+from tensorlang.ir.visit import rebuild, rewriter
 
 MOST_BYTES: Final = 1 << 40  # of an array
 _FITS: Final[Interval] = i32.limits
@@ -58,9 +58,11 @@ def narrow_indices(function: Function) -> Function:
     """The function with what fits 32 bits of its launches' indices in so many."""
     sizes = size_bounds(function)
 
-    def visit(node: Any) -> Any:
+    @rewriter
+    def visit(node: Node) -> Node:
         if isinstance(node, For) and is_launch(node):
-            return _Indices(sizes).visit(node)
+            launch: Stmt = _Indices(sizes).visit(node)
+            return launch
         return rebuild(node, visit) if isinstance(node, Stmt) else node
 
     return replace(function, body=visit(function.body))
@@ -80,9 +82,10 @@ class _Indices:
         self.narrow: dict[Var, Var] = {}
 
     @singledispatchmethod
-    def visit(self, node: Any) -> Any:
+    @rewriter
+    def visit(self, node: Node) -> Node:
         """A node with its indices narrow where they fit; of the same type."""
-        if not isinstance(node, Node) or isinstance(node, Buffer):
+        if isinstance(node, Buffer):
             return node
         if isinstance(node, Expr) and node.dtype == i64:
             made, _ = self.look(node)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from itertools import pairwise
 from math import gcd
-from typing import Any
 
 from tensorlang.codegen.blocks import conjunction
 from tensorlang.codegen.folding import fold_node
@@ -23,7 +22,7 @@ from tensorlang.ir.nodes import (
     as_expr,
 )
 from tensorlang.ir.rules import Simplifier
-from tensorlang.ir.visit import rebuild, substitute
+from tensorlang.ir.visit import rebuild, rewriter, substitute
 
 
 class LanesOfLoop:
@@ -52,10 +51,11 @@ class LanesOfLoop:
         """An expression as one lane sees it."""
         number = Const(lane, self.lane.dtype)
 
-        def visit(node: Any) -> Any:
+        @rewriter
+        def visit(node: Node) -> Node:
             if node == self.lane:
                 return number
-            if isinstance(node, (Const, Buffer)) or not isinstance(node, Node):
+            if isinstance(node, (Const, Buffer)):
                 return node
             return fold_node(rebuild(node, visit))
 

@@ -53,7 +53,7 @@ from tensorlang.ir.nodes import (
     seq,
 )
 from tensorlang.ir.size_bounds import size_ranges
-from tensorlang.ir.visit import rebuild, substitute, walk
+from tensorlang.ir.visit import N, rebuild, rewriter, substitute, walk
 
 _WIDEST: Final = 16  # lanes of a vector type
 _MOST_LANES: Final = 64
@@ -67,7 +67,8 @@ def in_lockstep(function: Function, names: Names, access_bytes: int) -> Function
         _Lockstep, known=Known(ranges), access_bytes=access_bytes, sizes=sizes
     )
 
-    def visit(node: Any, multiples: Multiples) -> Any:
+    @rewriter
+    def visit(node: Node, multiples: Multiples) -> Node:
         match node:
             case For(kind="vectorized"):
                 whole = replace(node, body=visit(node.body, multiples))
@@ -162,7 +163,7 @@ class _Lockstep(WideAccesses):
                 at = Load(array, (self.lane,)) if array is not None else stmt.var
                 self.closed[stmt.var] = at
 
-    def known(self, node: Any) -> Any:
+    def known(self, node: N) -> N:
         """A node over what earlier loops over lanes have named."""
         free = free_vars(node)
         near = {var: self.places[var] for var in free & self.places.keys()}
@@ -329,8 +330,9 @@ class _Lockstep(WideAccesses):
     def gathered(self, value: Expr) -> Expr:
         """The value over arrays that wide loads fill, where there are such."""
 
-        def visit(node: Any) -> Any:
-            if isinstance(node, Buffer) or not isinstance(node, Node):
+        @rewriter
+        def visit(node: Node) -> Node:
+            if isinstance(node, Buffer):
                 return node
             new = rebuild(node, visit)
             if not isinstance(new, Load) or new.mask is not None or not new.indices:
@@ -342,7 +344,7 @@ class _Lockstep(WideAccesses):
                 self.close()
                 value = self.known(value)
                 break
-        return visit(value)  # type: ignore[no-any-return]
+        return visit(value)
 
     def is_held(self, load: Load) -> bool:
         """Whether an array has what a load would give."""

@@ -37,7 +37,7 @@ from tensorlang.codegen.vectorize import vectorize
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.nodes import For, Function, Let, Node, Reduce, Stmt
 from tensorlang.ir.simplify import entry, simplify_function
-from tensorlang.ir.visit import rebuild, walk
+from tensorlang.ir.visit import rebuild, rewriter, walk
 
 # statements of an unrolled loop that is written out, where the compiler can do it, too
 _WRITTEN_OUT: Final = 3
@@ -99,7 +99,8 @@ def _for_groups(function: Function, target: Any) -> Function:
 def _folding_in_order(function: Function) -> Function:
     """Vectorized loops whose lanes fold one state run as plain loops."""
 
-    def visit(node: Any) -> Any:
+    @rewriter
+    def visit(node: Node) -> Node:
         if not isinstance(node, Stmt):
             return node
         new = rebuild(node, visit)

@@ -11,7 +11,7 @@ one of memory, not of registers.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from tensorlang.ir.contents import free_vars, reads
 from tensorlang.ir.dtypes import i64
@@ -29,7 +29,7 @@ from tensorlang.ir.nodes import (
     seq,
 )
 from tensorlang.ir.simplify import simplify
-from tensorlang.ir.visit import rebuild, substitute
+from tensorlang.ir.visit import rebuild, rewriter, substitute
 from tensorlang.scheduling.linear import linear
 from tensorlang.scheduling.memory import OWN
 
@@ -42,8 +42,9 @@ def own_places(function: Function) -> Function:
     return replace(function, body=_visit(function.body, {}))
 
 
-def _visit(node: Any, named: _Named) -> Any:
-    if isinstance(node, Buffer) or not isinstance(node, Node):
+@rewriter
+def _visit(node: Node, named: _Named) -> Node:
+    if isinstance(node, Buffer):
         return node
     if isinstance(node, Seq):
         return _sequence(node, named)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from tensorlang.codegen.simt.digits import rejoined
 from tensorlang.ir.bounds import Range, bounds, counted
@@ -32,7 +32,7 @@ from tensorlang.ir.nodes import (
     as_expr,
 )
 from tensorlang.ir.simplify import simplify
-from tensorlang.ir.visit import children, rebuild
+from tensorlang.ir.visit import children, rebuild, rewriter
 from tensorlang.scheduling.linear import linear
 
 _THREAD = "thread."
@@ -116,8 +116,9 @@ def _places(
 def _moved(body: Stmt, old: Buffer, new: Buffer, steps: Mapping[str, int]) -> Stmt:
     """The body with each thread's part of a buffer in a buffer of its own."""
 
-    def visit(node: Any, around: tuple[For, ...]) -> Any:
-        if not isinstance(node, Node) or isinstance(node, Buffer):
+    @rewriter
+    def visit(node: Node, around: tuple[For, ...]) -> Node:
+        if isinstance(node, Buffer):
             return node
         inner = (*around, node) if isinstance(node, For) else around
         made = rebuild(node, lambda child: visit(child, inner))
@@ -127,4 +128,4 @@ def _moved(body: Stmt, old: Buffer, new: Buffer, steps: Mapping[str, int]) -> St
             return replace(made, buffer=new, indices=(index,))
         return made
 
-    return visit(body, ())  # type: ignore[no-any-return]
+    return visit(body, ())

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
 from tensorlang.codegen.names import Names
 from tensorlang.ir.contents import binders, free_vars, loops
@@ -34,13 +34,14 @@ from tensorlang.ir.nodes import (
     Var,
     seq,
 )
-from tensorlang.ir.visit import children, rebuild, walk
+from tensorlang.ir.visit import children, rebuild, rewriter, walk
 
 
 def divide_once(function: Function, names: Names) -> Function:
     """The function with what each thread divides in its loops named before them."""
 
-    def visit(node: Any) -> Any:
+    @rewriter
+    def visit(node: Node) -> Node:
         if not isinstance(node, Stmt):
             return node
         if _is_thread(node):
@@ -64,8 +65,9 @@ def _named(body: Stmt, names: Names) -> Stmt:
         return body
     known: dict[Node, Var] = {}
 
-    def visit(node: Any) -> Any:
-        if isinstance(node, Buffer) or not isinstance(node, Node):
+    @rewriter
+    def visit(node: Node) -> Node:
+        if isinstance(node, Buffer):
             return node
         if node in known:
             return known[node]

@@ -175,12 +175,12 @@ def _sides(stmt: Store) -> tuple[Any, Any]:
 def _of_a_lane(stmt: Store, lane: Var, mask: Expr) -> Stmt:
     """One lane's part of a wide access; a load of a lane without an element is 0."""
 
-    def visit(node: Any) -> Any:
+    def visit(node: Node) -> Node:
         if isinstance(node, Ramp):
             return node.base + lane
         return node if isinstance(node, Buffer) else rebuild(node, visit)
 
-    made = rebuild(stmt, lambda n: visit(n) if isinstance(n, Node) else n)
+    made = rebuild(stmt, visit)
     if stmt.buffer.scope == "register":
         assert isinstance(made.value, Load)
         return replace(made, value=replace(made.value, mask=mask))

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from tensorlang.codegen.names import Names
 from tensorlang.ir.natives import COPY_SYNCS
@@ -37,7 +37,7 @@ from tensorlang.ir.nodes import (
     While,
     seq,
 )
-from tensorlang.ir.visit import children, rebuild, walk
+from tensorlang.ir.visit import children, rebuild, rewriter, walk
 
 _RUN: Final = (Let, Store, Evaluate, AtomicUpdate)
 
@@ -81,14 +81,15 @@ def _named(run: list[Stmt], names: Names) -> list[Stmt]:
     made: list[Stmt] = []
     known: dict[Node, Var] = {}
 
-    def visit(node: Any) -> Any:
-        if isinstance(node, Buffer) or not isinstance(node, Node):
+    @rewriter
+    def visit(node: Node) -> Node:
+        if isinstance(node, Buffer):
             return node
         if node in known:
             return known[node]
-        new: Any = rebuild(node, visit)
-        if isinstance(node, Expr) and node in chosen:
-            var = names.var("at" if node.dtype.name == "i64" else "t", node.dtype)
+        new = rebuild(node, visit)
+        if isinstance(new, Expr) and node in chosen:
+            var = names.var("at" if new.dtype.name == "i64" else "t", new.dtype)
             made.append(Let(var, new))
             known[node] = var
             return var

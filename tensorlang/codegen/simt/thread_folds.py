@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import replace
-from typing import Any
 
 from tensorlang.codegen.names import Names
 from tensorlang.codegen.simt.fold_steps import (
@@ -48,7 +47,7 @@ from tensorlang.ir.nodes import (
     as_expr,
     seq,
 )
-from tensorlang.ir.visit import children, rebuild
+from tensorlang.ir.visit import children, rebuild, rewriter
 
 
 def fold_across_threads(
@@ -66,7 +65,8 @@ def fold_across_threads(
     """
     folding = _Folding(names, "shuffle" in features)
 
-    def visit(node: Any) -> Any:
+    @rewriter
+    def visit(node: Node) -> Node:
         if isinstance(node, For) and node.thread.startswith("block."):
             outer, folding.around = folding.around, node
             made = _own_states(replace(node, body=visit(node.body)), folding)
@@ -168,10 +168,11 @@ def _own_states(around: For, folding: _Folding) -> Stmt:
         for b, loop in states.items()
     }
 
-    def visit(node: Any, threads: dict[str, For]) -> Any:
+    @rewriter
+    def visit(node: Node, threads: dict[str, For]) -> Node:
         if isinstance(node, Alloc) and node.buffer in moved:
             return Alloc(moved[node.buffer])
-        if not isinstance(node, Node) or isinstance(node, Buffer):
+        if isinstance(node, Buffer):
             return node
         if isinstance(node, For) and node.thread:
             threads = threads | {node.thread: node}

@@ -44,7 +44,7 @@ from tensorlang.ir.nodes import (
     as_expr,
     seq,
 )
-from tensorlang.ir.visit import rebuild, replace_buffers
+from tensorlang.ir.visit import rebuild, replace_buffers, rewriter
 
 BLOCKS: Final = ("block.x", "block.y", "block.z")
 THREADS: Final = ("thread.x", "thread.y", "thread.z")
@@ -110,7 +110,8 @@ def _scratch(stmt: Stmt) -> Iterable[Buffer]:
 def _without(stmt: Stmt, scratch: tuple[Buffer, ...]) -> Stmt:
     """The statement without the allocations of these buffers."""
 
-    def visit(node: Stmt) -> Stmt:
+    @rewriter
+    def visit(node: Node) -> Node:
         if isinstance(node, Seq):
             kept = (s for s in node.stmts if not _allocates(s, scratch))
             return seq(*map(visit, kept))

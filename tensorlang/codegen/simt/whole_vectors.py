@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
 
 from tensorlang.codegen.multiples import multiple
 from tensorlang.ir.contents import free_vars
@@ -36,7 +35,7 @@ from tensorlang.ir.nodes import (
     seq,
 )
 from tensorlang.ir.simplify import simplify
-from tensorlang.ir.visit import rebuild
+from tensorlang.ir.visit import rebuild, rewriter
 
 
 def take_whole(function: Function) -> Function:
@@ -44,7 +43,8 @@ def take_whole(function: Function) -> Function:
     return replace(function, body=_visit(function.body))
 
 
-def _visit(node: Any) -> Any:
+@rewriter
+def _visit(node: Node) -> Node:
     match node:
         case Buffer():
             return node
