@@ -1,4 +1,4 @@
-"""Sorting rows `[m, n]`, stably, as loops.
+"""Sorting along an axis, stably, as loops.
 
 Short rows by counting: an element's place is the number of those that come before it.
 Long rows by radix, a byte at a time from the lowest (Zagha and Blelloch, "Radix sort
@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from tensorlang.ir import as_expr, compute, i32, i64, reduce_axis
+from tensorlang.ir import as_expr, compute, i32, i64, reduce_axis, rows
 from tensorlang.ir import sum as fold
 from tensorlang.ir.frontend import Stage, Tensor
 from tensorlang.ir.nodes import (
@@ -32,70 +32,104 @@ from tensorlang.ops.math.sort_keys import digits, key_of, key_type, value_of
 
 if TYPE_CHECKING:
     from tensorlang.ir.nodes import Expr, Stmt
+    from tensorlang.ir.rows import Rows
 
-_BINS = 256
-_BITS = 8
-_ROW = Var("r", i64)
-# from the element's row, its position before, and its place after: what is stored where
-_Placed: TypeAlias = "Callable[[Expr, Expr, Expr], Store]"
+_BINS: Final = 256
+_BITS: Final = 8
+_ROW: Final = Var("r", i64)
+# what is stored: from a row, a place in its order, and of the element that goes there
+# its position before, or its value
+Placed: TypeAlias = "Callable[[Expr, Expr, Expr, Expr], Store]"
 
 
-def sort(x: Tensor, *, long: bool, descending: bool) -> Tensor:
+def values(x: Tensor, axis: int, descending: bool) -> Sort:
     """The values in order, NaN last, or first where descending."""
-    y = Buffer("y", x.dtype, x.shape)
-    if not long:
-        return _counted(
-            x, y, (x,), lambda r, i, p: Store(y, (r, p), x[r, i]), descending=descending
-        )
-    radix = _Radix(x, descending=descending, ordered=False)
-    final = radix.row(lambda r, i: Store(y, (r, i), radix.value(i)))
-    return Tensor(y, Stage(final, (y,), (x,)))
+    own = rows.along(x, axis, open=True)
+    y = Buffer("y", x.dtype, own.array.buffer.shape)
+
+    def placed(r: Expr, to: Expr, _: Expr, value: Expr) -> Store:
+        return Store(y, own.at(r, to), value)
+
+    return Sort(own, y, (own.array,), placed, False, descending)
 
 
-def argsort(x: Tensor, *, long: bool, descending: bool) -> Tensor:
+def positions(x: Tensor, axis: int, descending: bool) -> Sort:
     """The positions of the values in order; equal ones in their old order."""
-    at = Buffer("at", i64, x.shape)
-    if not long:
-        return _counted(
-            x, at, (x,), lambda r, i, p: Store(at, (r, p), i), descending=descending
-        )
-    radix = _Radix(x, descending=descending, ordered=True)
-    final = radix.row(lambda r, i: Store(at, (r, i), radix.position(i)))
-    return Tensor(at, Stage(final, (at,), (x,)))
+    own = rows.along(x, axis, open=True)
+    found = Buffer("at", i64, own.array.buffer.shape)
+
+    def placed(r: Expr, to: Expr, at: Expr, _: Expr) -> Store:
+        return Store(found, own.at(r, to), at)
+
+    return Sort(own, found, (own.array,), placed, True, descending)
 
 
-def sort_grad(dy: Tensor, x: Tensor, *, long: bool, descending: bool) -> Tensor:
+def gradient(dy: Tensor, x: Tensor, axis: int, descending: bool) -> Sort:
     """Each element's share of dy, from the place that it was sorted to."""
-    dx = Buffer("dx", x.dtype, x.shape)
-    if not long:
-        return _counted(
-            x,
-            dx,
-            (dy, x),
-            lambda r, i, p: Store(dx, (r, i), dy[r, p]),
-            descending=descending,
-        )
-    radix = _Radix(x, descending=descending, ordered=True)
-    final = radix.row(lambda r, i: Store(dx, (r, radix.position(i)), dy[r, i]))
-    return Tensor(dx, Stage(final, (dx,), (dy, x)))
+    rows.same_shape(dy=dy, x=x)
+    given, own = (rows.along(array, axis, open=True) for array in (dy, x))
+    dx = Buffer("dx", x.dtype, own.array.buffer.shape)
+
+    def placed(r: Expr, to: Expr, at: Expr, _: Expr) -> Store:
+        return Store(dx, own.at(r, at), given.array[own.at(r, to)])
+
+    return Sort(own, dx, (given.array, own.array), placed, True, descending)
+
+
+@dataclass(frozen=True, slots=True)
+class Sort:
+    """Rows, and what is made of their order.
+
+    Attributes:
+        rows: What is sorted.
+        result: What is made.
+        inputs: What is read.
+        placed: What is stored.
+        ordered: Whether positions are; they are i64. Values otherwise.
+        descending: Whether the largest comes first.
+    """
+
+    rows: Rows
+    result: Buffer
+    inputs: tuple[Tensor, ...]
+    placed: Placed
+    ordered: bool
+    descending: bool
+
+    @property
+    def array(self) -> Tensor:
+        """What is sorted."""
+        return self.rows.array
+
+    def key(self, r: Expr, at: Expr, *, exact: bool) -> Expr:
+        """What an element is ordered by."""
+        value = self.array[self.rows.at(r, at)]
+        return key_of(value, exact=exact, descending=self.descending)
+
+    def value(self, key: Expr) -> Expr:
+        """The value of an exact key."""
+        return value_of(key, self.array.dtype, descending=self.descending)
+
+    def made(self, nest: Stmt, *held: Buffer, after: Sequence[Tensor] = ()) -> Tensor:
+        """The result of a nest, with the memory it takes and what is read besides."""
+        stage = Stage(nest, (*held, self.result), (*after, *self.inputs))
+        return self.rows.whole(Tensor(self.result, stage))
+
+    def by_loops(self, counted: int) -> Tensor:
+        """The result; rows up to a length are counted."""
+        if self.array.shape[1] <= counted:
+            return _counted(self)
+        return self.made(_Radix(self).row())
 
 
 # ------------------------------------------------------------------ short: counted
 
 
-def _counted(
-    x: Tensor,
-    result: Buffer,
-    inputs: tuple[Tensor, ...],
-    placed: _Placed,
-    *,
-    descending: bool,
-) -> Tensor:
+def _counted(sort: Sort) -> Tensor:
     """Rows whose elements are put where the number of smaller ones says."""
-    key: Tensor = compute(
-        x.shape, lambda r, i: key_of(x[r, i], exact=False, descending=descending), "key"
-    )
-    j = reduce_axis(x.shape[1], "j")
+    shape = (sort.rows.count, sort.rows.length)
+    key: Tensor = compute(shape, lambda r, i: sort.key(r, i, exact=False), "key")
+    j = reduce_axis(sort.rows.length, "j")
     one, zero = as_expr(1, i32), as_expr(0, i32)
 
     def before(r: Any, i: Any) -> Expr:
@@ -103,12 +137,12 @@ def _counted(
         earlier = j.var < i
         return Select((other < own) | (other.equal(own) & earlier), one, zero)
 
-    rank: Tensor = compute(x.shape, lambda r, i: fold(before(r, i), j), "rank")
-    axes = [_axis("r", x.shape[0]), _axis("i", x.shape[1], "disjoint")]
+    rank: Tensor = compute(shape, lambda r, i: fold(before(r, i), j), "rank")
+    axes = [_axis("r", shape[0]), _axis("i", shape[1], "disjoint")]
     row, at = (axis.var for axis in axes)
-    body = placed(row, at, rank[row, at].cast(i64))
-    nest = _nest(result.name, axes, body)
-    return Tensor(result, Stage(nest, (result,), (rank, *inputs)))
+    value = sort.array[sort.rows.at(row, at)]
+    placed = sort.placed(row, rank[row, at].cast(i64), at, value)
+    return sort.made(_nest(sort.result.name, axes, placed), after=(rank,))
 
 
 def _axis(name: str, extent: Expr, kind: str = "spatial") -> Axis:
@@ -130,35 +164,26 @@ def _nest(name: str, axes: Sequence[Axis], body: Stmt) -> Stmt:
 class _Radix:
     """The program of a row: its keys (and their positions) there and back, by bytes."""
 
-    x: Tensor
-    descending: bool
-    ordered: bool
+    sort: Sort
 
     @property
-    def _length(self) -> Expr:
-        length: Expr = self.x.shape[1]
-        return length
+    def _digits(self) -> int:
+        return digits(self.sort.array.dtype)
 
     def _buffers(self, side: int) -> tuple[Buffer, ...]:
         """Keys, and positions where they are asked for: here or there."""
-        keys = Buffer(f"keys_{side}", key_type(self.x.dtype), (self._length,))
-        if not self.ordered:
+        kind, shape = key_type(self.sort.array.dtype), (self.sort.rows.length,)
+        keys = Buffer(f"keys_{side}", kind, shape)
+        if not self.sort.ordered:
             return (keys,)
-        return keys, Buffer(f"order_{side}", i32, (self._length,))
+        return keys, Buffer(f"order_{side}", i32, shape)
 
-    @property
-    def _last(self) -> int:
-        """The side that all passes end on."""
-        return digits(self.x.dtype) % 2
-
-    def value(self, at: Expr) -> Expr:
-        """A value of the sorted row."""
-        keys = self._buffers(self._last)[0]
-        return value_of(Load(keys, (at,)), self.x.dtype, descending=self.descending)
-
-    def position(self, at: Expr) -> Expr:
-        """Where an element of the sorted row was before."""
-        return Load(self._buffers(self._last)[1], (at,)).cast(i64)
+    def _placed(self, r: Expr, to: Expr) -> Store:
+        """What is stored, from the side that all passes end on."""
+        keys, *order = self._buffers(self._digits % 2)
+        value = self.sort.value(Load(keys, (to,)))
+        at = Load(order[0], (to,)).cast(i64) if order else to
+        return self.sort.placed(r, to, at, value)
 
     def _over(self, name: str, step: Axis, body: Stmt) -> Stmt:
         """A loop over a row's steps, of a block that is the row's own."""
@@ -167,34 +192,31 @@ class _Radix:
         return For(step.value, step.extent, "serial", block)
 
     def _owner(self, name: str) -> Axis:
-        return Axis(Var(f"vr_{name}", i64), "spatial", self.x.shape[0], _ROW)
+        return Axis(Var(f"vr_{name}", i64), "spatial", self.sort.rows.count, _ROW)
 
-    def row(self, final: Callable[[Expr, Expr], Store]) -> Stmt:
-        """All rows; `final` says what is stored, from the row and a place in it."""
-        step = _axis("last", self._length, "disjoint")
-        store = final(self._owner("y_final").var, step.var)
+    def row(self) -> Stmt:
+        """All rows."""
+        step = _axis("last", self.sort.rows.length, "disjoint")
+        store = self._placed(self._owner("y_final").var, step.var)
         count = Buffer("count", i32, (as_expr(_BINS),))
         buffers = [*self._buffers(0), *self._buffers(1), count]
         return For(
             _ROW,
-            self.x.shape[0],
+            self.sort.rows.count,
             "serial",
             seq(
                 [Alloc(buffer) for buffer in buffers],
                 self._keys(),
-                [self._pass(digit, count) for digit in range(digits(self.x.dtype))],
+                [self._pass(digit, count) for digit in range(self._digits)],
                 self._over("y_final", step, store),
             ),
         )
 
     def _keys(self) -> Stmt:
-        step = _axis("first", self._length)
+        step = _axis("first", self.sort.rows.length)
         keys, *order = self._buffers(0)
-        key = key_of(
-            self.x[self._owner("keys").var, step.var],
-            exact=not self.ordered,
-            descending=self.descending,
-        )
+        owner, exact = self._owner("keys").var, not self.sort.ordered
+        key = self.sort.key(owner, step.var, exact=exact)
         stores = [Store(keys, (step.var,), key)]
         stores += [Store(held, (step.var,), step.var.cast(i32)) for held in order]
         return self._over("keys", step, seq(stores))
@@ -216,7 +238,10 @@ class _Radix:
         return ((key >> (digit * _BITS)) & (_BINS - 1)).cast(i64)
 
     def _count(self, digit: int, keys: Buffer, count: Buffer) -> Stmt:
-        step, found = _axis(f"count_{digit}", self._length, "ordered"), Var("bin", i64)
+        step, found = (
+            _axis(f"count_{digit}", self.sort.rows.length, "ordered"),
+            Var("bin", i64),
+        )
         body = seq(
             Let(found, self._bin(digit, keys, step.var)),
             Store(count, (found,), Load(count, (found,)) + 1),
@@ -246,7 +271,7 @@ class _Radix:
         there: tuple[Buffer, ...],
         count: Buffer,
     ) -> Stmt:
-        step = _axis(f"move_{digit}", self._length, "ordered")
+        step = _axis(f"move_{digit}", self.sort.rows.length, "ordered")
         found, place = Var("bin", i64), Var("place", i32)
         to = (place.cast(i64),)
         body = seq(

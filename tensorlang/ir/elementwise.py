@@ -205,12 +205,12 @@ def broadcast(shapes: Sequence[Shape]) -> Shape:
     return tuple(whole)
 
 
-def elements(shape: Shape) -> Any:
+def elements(shape: Shape, name: str = "n") -> Any:
     """The number of elements of a shape, open even where there is one."""
     count = math.prod(shape)
     facts = TRACED.get()
     assert facts is not None
-    return facts.symbol("n", 1) if count == 1 else count
+    return facts.symbol(name, 1) if count == 1 else count
 
 
 def _products(shape: Shape, runs: Iterable[Sequence[int]]) -> Shape:

@@ -107,6 +107,17 @@ class Rows:
         return whole
 
     @property
+    def count(self) -> Expr:
+        """The number of rows of `[m, n]` or `[m, n, i]`."""
+        count, _, *behind = self.array.buffer.shape
+        return count * behind[0] if behind else count
+
+    def at(self, row: Expr, place: Expr) -> Index:
+        """The index of a place in the row of that number."""
+        _, _, *behind = self.array.buffer.shape
+        return (row // behind[0], place, row % behind[0]) if behind else (row, place)
+
+    @property
     def is_empty(self) -> bool:
         """Whether a row has no elements."""
         return any(self.array.shape[dim] == 0 for dim in self.dims)
@@ -239,7 +250,9 @@ class Rows:
         return made
 
 
-def along(x: Tensor, axis: Axes = None, *, fixed: bool = False) -> Rows:
+def along(
+    x: Tensor, axis: Axes = None, *, fixed: bool = False, open: bool = False
+) -> Rows:
     """An array as rows along an axis, several, or all where it is None.
 
     Of neighbours it becomes `[m, n]`, rows of length `n`, or `[m, n, i]` where others
@@ -251,6 +264,8 @@ def along(x: Tensor, axis: Axes = None, *, fixed: bool = False) -> Rows:
         fixed: Whether the length of a row is part of the kernel, and their number is
             not, even where there is one. Otherwise short rows are of fixed length where
             there are several. Here a number is a row of one.
+        open: Whether the length of a row and their number are open, even where they
+            are 1.
 
     Raises:
         ArgumentError: there is no such axis, or one is named twice.
@@ -268,9 +283,9 @@ def along(x: Tensor, axis: Axes = None, *, fixed: bool = False) -> Rows:
     before = tuple(extents[at] for at in real if at < own[0])
     behind = [extents[at] for at in real if at > own[-1]]
     length = elements(tuple(extents[at] for at in own if at < rank))
-    if fixed or (before and not behind and length <= _SHORT):
+    if fixed or (not open and before and not behind and length <= _SHORT):
         length = math.prod(int(extents[at]) for at in own if at < rank)
-    count = elements(before) if fixed else math.prod(before)
+    count = elements(before, "m") if fixed or open else math.prod(before)
     shape = (count, length, math.prod(behind))[: 3 if behind else 2]
     return Rows(reshaped(x, shape), (1,), x, axes)
 

@@ -21,7 +21,7 @@ def small_blocks(monkeypatch):
 
 def test_rows_of_any_length(gpu_like):
     op = find("math.argsort")
-    workload = op.workload((2, 5000), long=True, descending=False)
+    workload = op.workload((2, 5000))
     made = schedule(op, workload, gpu_like, "blocks_in_memory", Knobs())
     launch = build(made, gpu_like, store=False).launch
     for shape in ((3, 100), (2, 256), (2, 257), (1, 5000)):

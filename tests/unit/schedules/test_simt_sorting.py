@@ -34,10 +34,11 @@ def threads(func):
 
 
 def test_a_row_is_sorted_by_all_threads_of_a_block():
+    op = find("math.argsort")
     func = made("math.argsort", (1, 193))
     x = RNG.integers(-40, 40, (1, 193)).astype("f4")
     at = np.full((1, 193), -1)
-    run(func, x.reshape(-1), at.reshape(-1), m=1, n=193)
+    run(func, x.reshape(-1), at.reshape(-1), **op.sizes(op.workload((1, 193))))
     np.testing.assert_array_equal(at, x.argsort(1, kind="stable"))
     assert threads(func) == 256
 
@@ -53,13 +54,11 @@ def launched(name, algorithm, *arrays, **attributes):
     """The result of an algorithm, lowered for threads, by the interpreter."""
     op, shape = find(name), arrays[-1].shape
     kinds = tuple(f"{a.dtype.kind}{8 * a.itemsize}" for a in arrays)
-    workload = op.workload(
-        *(a.shape for a in arrays), dtypes=kinds, long=True, **attributes
-    )
+    workload = op.workload(*(a.shape for a in arrays), dtypes=kinds, **attributes)
     func = op.function(workload, algorithm)
     result = np.zeros(shape, "i8" if name == "math.argsort" else arrays[-1].dtype)
     flat = [a.reshape(-1) for a in (*arrays, result)]
-    run(lower(func, GPU), *flat, m=shape[0], n=shape[1])
+    run(lower(func, GPU), *flat, **op.sizes(workload))
     return result
 
 
@@ -88,7 +87,7 @@ def test_a_sort_is_a_host_loop_over_bytes():
     """However many bytes a key has, the code is that of one pass."""
     for dtype in ("u8", "f32", "i64"):
         op = find("math.sort")
-        workload = op.workload((4, 5000), dtypes=(dtype,), long=True, descending=False)
+        workload = op.workload((4, 5000), dtypes=(dtype,))
         func = lower(default(op, workload, GPU, {})[0].function, GPU)
         blocks = [n for n in walk(func) if getattr(n, "thread", "") == "block.x"]
         assert len(blocks) == 8
