@@ -9,21 +9,26 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import Any, Final
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tensorlang.errors import ArgumentError, TensorlangError
 from tensorlang.ir.dtypes import bf16
 
-Array = NDArray[Any]
+if TYPE_CHECKING:
+    import jax
+    import torch
+
+Array: TypeAlias = np.ndarray
+Foreign: TypeAlias = Any  # an array of any library: it is asked for what it has
 
 _BFLOAT16: Final = np.dtype(bf16.numpy)
 _CPU_DEVICES: Final = (1, 3, 11)  # DLPack: host memory, pinned or managed by CUDA
 
 
-def kind_of(value: Any) -> str:
+def kind_of(value: object) -> str:
     """Whose array this is: `numpy`, `torch`, `jax`, or the package's name."""
     return _kind_of(type(value).__mro__)
 
@@ -37,14 +42,14 @@ def _kind_of(bases: tuple[type, ...]) -> str:
     return "jax" if root == "jaxlib" else root
 
 
-def written(values: Iterable[Any]) -> None:
+def written(values: Iterable[object]) -> None:
     """Tell PyTorch's autograd that the values of some tensors are overwritten."""
     tensors = [value for value in values if kind_of(value) == "torch"]
     if tensors:
         sys.modules["torch"].autograd.graph.increment_version(tensors)
 
 
-def view(value: Any, name: str) -> Array:
+def view(value: object, name: str) -> Array:
     """The array's memory as a NumPy array; `name` is what errors call it.
 
     Raises:
@@ -67,7 +72,7 @@ def view(value: Any, name: str) -> Array:
         ) from error
 
 
-def as_kind(array: Any, kind: str) -> Any:
+def as_kind(array: Foreign, kind: str) -> Foreign:
     """A fresh array handed over to another library, without a copy.
 
     (JAX copies where host memory is not as aligned as it likes.)
@@ -92,7 +97,7 @@ def _type_name(value: object) -> str:
     return f"{module}{kind.__qualname__}"
 
 
-def _from_device(value: Any, name: str) -> Array:
+def _from_device(value: object, name: str) -> Array:
     if not hasattr(value, "place"):
         raise ArgumentError(
             f"{name} is a {_type_name(value)}, which stands for numbers and has none"
@@ -104,11 +109,11 @@ def _from_device(value: Any, name: str) -> Array:
     )
 
 
-def _itself(array: Array) -> Array:
+def _itself(array: Array) -> Foreign:
     return array
 
 
-def _from_numpy(value: Any, name: str) -> Array:
+def _from_numpy(value: object, name: str) -> Array:
     if isinstance(value, np.ma.MaskedArray):
         raise ArgumentError(
             f"{name} is a masked array, and the mask would be lost; pass its .data"
@@ -116,7 +121,7 @@ def _from_numpy(value: Any, name: str) -> Array:
     return np.asarray(value)
 
 
-def _from_torch(tensor: Any, name: str) -> Array:
+def _from_torch(tensor: torch.Tensor, name: str) -> Array:
     torch = sys.modules["torch"]
     if tensor.device.type == "meta":
         raise ArgumentError(f"{name} is on meta; pass a tensor that has elements")
@@ -128,7 +133,7 @@ def _from_torch(tensor: Any, name: str) -> Array:
     return tensor.numpy()  # type: ignore[no-any-return]
 
 
-def is_traced(torch: Any) -> bool:
+def is_traced(torch: ModuleType) -> bool:
     """Whether PyTorch is writing down what is called: `jit.trace`, or `make_fx`."""
     state = torch._C  # noqa: SLF001 - none of this has a public name
     if state._get_tracing_state() is not None:  # noqa: SLF001
@@ -138,7 +143,7 @@ def is_traced(torch: Any) -> bool:
     return bool(modes and state._get_dispatch_mode(proxies))  # noqa: SLF001
 
 
-def untracked(tensor: Any, name: str) -> Any:
+def untracked(tensor: torch.Tensor, name: str) -> torch.Tensor:
     """A tensor of PyTorch of which nothing is recorded.
 
     Raises:
@@ -162,14 +167,14 @@ def untracked(tensor: Any, name: str) -> Any:
     return tensor.detach()
 
 
-def _to_torch(array: Array) -> Any:
+def _to_torch(array: Array) -> torch.Tensor:
     torch = sys.modules["torch"]
     if array.dtype == _BFLOAT16:
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(array)
 
 
-def _from_jax(value: Any, name: str) -> Array:
+def _from_jax(value: object, name: str) -> Array:
     if not hasattr(value, "devices") or kind_of(value) != "jax":
         return _from_buffer(value, name)
     if "Tracer" in type(value).__name__:
@@ -184,21 +189,21 @@ def _from_jax(value: Any, name: str) -> Array:
     return np.asarray(value)
 
 
-def _to_jax(array: Array) -> Any:
+def _to_jax(array: Array) -> jax.Array:
     jax = sys.modules["jax"]
     if array.dtype in (_BFLOAT16, np.bool_):
         return jax.numpy.asarray(array)
     return jax.dlpack.from_dlpack(array)
 
 
-def _from_dlpack(value: Any, name: str) -> Array:
+def _from_dlpack(value: Foreign, name: str) -> Array:
     device = value.__dlpack_device__()[0]
     if int(device) not in _CPU_DEVICES:
         raise ArgumentError(f"{name} is on a device that this target cannot reach")
     return np.from_dlpack(value)
 
 
-def _from_buffer(value: Any, name: str) -> Array:
+def _from_buffer(value: Foreign, name: str) -> Array:
     if hasattr(value, "__array_interface__"):
         return np.asarray(value)
     try:
@@ -215,13 +220,13 @@ def _from_buffer(value: Any, name: str) -> Array:
         ) from None
 
 
-_VIEWS: Final[dict[str, Callable[[Any, str], Array]]] = {
+_VIEWS: Final[dict[str, Callable[[object, str], Array]]] = {
     "numpy": _from_numpy,
     "torch": _from_torch,
     "jax": _from_jax,
     "tensorlang": _from_device,
 }
-_WRAPS: Final[dict[str, Callable[[Array], Any]]] = {
+_WRAPS: Final[dict[str, Callable[[Array], Foreign]]] = {
     "torch": _to_torch,
     "jax": _to_jax,
 }

@@ -7,13 +7,14 @@ Each has the same five functions: `lower`, `render` and `compiled` on the way to
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any, Final
+from types import ModuleType
+from typing import Final
 
 from tensorlang.targets import Target
 
 _MODULES: Final = {"llvm": "host", "opencl": "opencl", "cuda": "cuda"}
 
 
-def of(target: Target) -> Any:
+def of(target: Target) -> ModuleType:
     """The module for a target; what drives a device is imported with it."""
     return import_module(f"tensorlang.runtime.{_MODULES[target.kind]}")

@@ -15,6 +15,7 @@ import mmap
 import os
 import sys
 import threading
+from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
 
@@ -84,7 +85,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=POOL.renew_lock)
 
 
-def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+def empty(shape: tuple[int, ...], dtype: np.dtype) -> Array:
     """An unwritten, row-major array, in recycled memory where it is large."""
     size = math.prod(shape) * dtype.itemsize
     if size < SMALLEST:
@@ -106,7 +107,9 @@ def _lease_type(size: int) -> Any:
     """A buffer of `size` bytes that puts its block back at the end of its life."""
 
     def end(
-        self: Any, put: Any = POOL.put, finalizing: Any = sys.is_finalizing
+        self: Any,
+        put: Callable[[Block], None] = POOL.put,
+        finalizing: Callable[[], bool] = sys.is_finalizing,
     ) -> None:
         if not finalizing():
             put(self.block)

@@ -11,10 +11,10 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from operator import sub
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from tensorlang import targets
 from tensorlang.collecting import uncollected
@@ -26,6 +26,7 @@ from tensorlang.targets import Target
 
 if TYPE_CHECKING:
     from tensorlang.ir.nodes import Function
+    from tensorlang.scheduling.schedule import Schedule
 
 CHECKED_VARIABLE: Final = "TENSORLANG_CHECKED"
 _CODES: Final = ("object_code", "wrapper_code")
@@ -50,16 +51,16 @@ class Recipe:
 
     function: Function
     trace: str = ""
-    knobs: Mapping[str, Any] = field(default_factory=dict)
+    knobs: Mapping[str, object] = field(default_factory=dict)
     verified: bool = False
 
 
 def build(
-    func: Function | Any,
+    func: Function | Schedule,
     target: str | Target | None = None,
     *,
-    trace: Any = None,
-    knobs: Mapping[str, Any] | None = None,
+    trace: str | Iterable[object] | None = None,
+    knobs: Mapping[str, object] | None = None,
     store: bool = True,
     checked: bool | None = None,
 ) -> Kernel:
@@ -119,10 +120,10 @@ def _built(recipe: Recipe, chosen: Target, *, store: bool) -> Kernel:
 
 def cached_kernel(
     key: str,
-    make: Callable[[], Function | Any],
+    make: Callable[[], Function | Schedule],
     target: str | Target | None = None,
     *,
-    knobs: Mapping[str, Any] | None = None,
+    knobs: Mapping[str, object] | None = None,
 ) -> Kernel:
     """The kernel called `key`; `make` gives its function only where none is cached.
 
@@ -150,7 +151,9 @@ def is_cached(key: str, target: Target) -> bool:
     return (key, target) in _NAMED or cache.has(_name(key, target))
 
 
-def file_kernel(key: str, make: Callable[[], Function | Any], target: Target) -> None:
+def file_kernel(
+    key: str, make: Callable[[], Function | Schedule], target: Target
+) -> None:
     """File the kernel called `key` where the disk has none, without loading it."""
     name = _name(key, target)
     if cache.has(name):
@@ -273,7 +276,11 @@ def _from_entry(entry: cache.Entry) -> Artifact:
     )
 
 
-def _recipe(subject: Any, trace: Any, knobs: Mapping[str, Any] | None) -> Recipe:
+def _recipe(
+    subject: Function | Schedule,
+    trace: str | Iterable[object] | None,
+    knobs: Mapping[str, object] | None,
+) -> Recipe:
     """A function, or whatever has one in its `function`, with its trace as text."""
     from tensorlang.ir.nodes import Function  # noqa: PLC0415 - not in a warm process
 

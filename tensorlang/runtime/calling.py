@@ -14,17 +14,18 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from tensorlang.errors import ArgumentError, DTypeError, ShapeError
 from tensorlang.ir.dtypes import DType
 from tensorlang.runtime.arrays import Array, immutable, view, written
-from tensorlang.runtime.device_arrays import DeviceArray, not_in_a_row
+from tensorlang.runtime.device_arrays import DeviceArray, PlacedArray, not_in_a_row
 from tensorlang.runtime.overlaps import separate_inputs, separate_written
 from tensorlang.runtime.signature import (
     BufferSpec,
+    Scalars,
     ScalarSpec,
     Signature,
     evaluate,
@@ -32,6 +33,8 @@ from tensorlang.runtime.signature import (
 )
 
 _typed = cache(DType)
+Slots: TypeAlias = "ctypes.Array[ctypes.c_uint64]"
+"""The arguments of a call, 8 bytes each: addresses, then scalars' bits."""
 
 
 @dataclass(slots=True)
@@ -42,11 +45,13 @@ class Call:
     """
 
     arrays: list[Any]
-    scalars: dict[str, Any]
+    scalars: Scalars
     back: list[tuple[Array, Array]] = field(default_factory=list)
 
 
-def run(signature: Signature, entry: Callable[[int], int], args: Sequence[Any]) -> int:
+def run(
+    signature: Signature, entry: Callable[[int], int], args: Sequence[object]
+) -> int:
     """Call a kernel's `run` entry; returns its fault code.
 
     Raises:
@@ -64,9 +69,7 @@ def run(signature: Signature, entry: Callable[[int], int], args: Sequence[Any]) 
     return code
 
 
-def block_of(
-    signature: Signature, call: Call, addresses: Sequence[int]
-) -> ctypes.Array[ctypes.c_uint64]:
+def block_of(signature: Signature, call: Call, addresses: Sequence[int]) -> Slots:
     """The arguments as compiled code takes them: addresses, then scalars' bits."""
     block = (ctypes.c_uint64 * (signature.slots + 1))(*addresses)
     for slot, spec in enumerate(signature.scalars, len(addresses)):
@@ -76,8 +79,8 @@ def block_of(
 
 def prepare(
     signature: Signature,
-    args: Sequence[Any],
-    read: Callable[[Any, str], Any] = view,
+    args: Sequence[object],
+    read: Callable[[object, str], PlacedArray] = view,
 ) -> Call:
     """Check the arguments and bring them into the form that the kernel expects.
 
@@ -110,8 +113,11 @@ def prepare(
 
 
 def _array(
-    signature: Signature, spec: BufferSpec, arg: Any, read: Callable[[Any, str], Any]
-) -> Any:
+    signature: Signature,
+    spec: BufferSpec,
+    arg: object,
+    read: Callable[[object, str], PlacedArray],
+) -> PlacedArray:
     where = f"{signature.name}: {spec.name}"
     if spec.written and (reason := immutable(arg)):
         raise ArgumentError(f"{where} {reason}; pass a NumPy array")
@@ -142,7 +148,7 @@ def _array(
 def bind(
     signature: Signature,
     shapes: Sequence[tuple[int, ...] | None],
-    scalars: dict[str, Any],
+    scalars: Scalars,
 ) -> None:
     """Find the scalars that shapes give, and check every dimension against them.
 
@@ -173,7 +179,7 @@ def _check_shape(
     signature: Signature,
     spec: BufferSpec,
     shape: tuple[int, ...],
-    scalars: dict[str, Any],
+    scalars: Scalars,
     origin: dict[str, str],
 ) -> None:
     for axis, (dim, size) in enumerate(zip(spec.shape, shape, strict=True)):
@@ -190,7 +196,7 @@ def _check_shape(
         )
 
 
-def scalar(kernel: str, spec: ScalarSpec, value: Any) -> Any:
+def scalar(kernel: str, spec: ScalarSpec, value: Any) -> float:
     """A scalar argument as a Python number of the right kind and range.
 
     Raises:
@@ -228,7 +234,7 @@ def _float(where: str, dtype: DType, value: Any) -> float:
     return number
 
 
-def bits(spec: ScalarSpec, value: Any) -> int:
+def bits(spec: ScalarSpec, value: float) -> int:
     """A scalar's bits, as the low end of an 8-byte slot."""
     dtype = _typed(spec.dtype)
     if dtype.name == "f64":

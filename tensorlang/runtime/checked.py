@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -42,7 +42,7 @@ class CheckedKernel(Kernel):
         """What the kernel takes of its machine."""
         return self._kernel.resources
 
-    def _slow(self, *args: Any) -> None:
+    def _slow(self, *args: object) -> None:
         if len(args) != self._arity:
             raise ArgumentError(
                 f"{self.name} takes {self._arity} arguments, got {len(args)}"

@@ -9,15 +9,24 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from functools import cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from tensorlang.errors import ArgumentError, DTypeError
 from tensorlang.ir.dtypes import bf16
 from tensorlang.runtime import cuda_device, cuda_driver, cuda_results, dlpack
-from tensorlang.runtime.arrays import Array, untracked
-from tensorlang.runtime.device_arrays import DeviceArray, Place, Shape, row_major
+from tensorlang.runtime.arrays import Array, Foreign, untracked
+from tensorlang.runtime.device_arrays import (
+    DeviceArray,
+    Place,
+    Shape,
+    Stream,
+    row_major,
+)
+
+if TYPE_CHECKING:
+    import torch
 
 _CONTEXT: Final = "import pycuda.autoprimaryctx in place of pycuda.autoinit"
 
@@ -36,7 +45,7 @@ class CudaPlace(Place):
         return cuda_device.device(self.index)
 
     def empty(
-        self, shape: Shape, dtype: np.dtype[Any], kind: str, stream: Any = None
+        self, shape: Shape, dtype: np.dtype, kind: str, stream: Stream = None
     ) -> DeviceArray:
         """Unwritten memory for an array that is handed over to a library."""
         return cuda_results.empty(self, shape, dtype, kind, stream)
@@ -45,7 +54,7 @@ class CudaPlace(Place):
         self,
         address: int,
         shape: Shape,
-        dtype: np.dtype[Any],
+        dtype: np.dtype,
         *,
         strides: tuple[int, ...] | None = None,
         **known: Any,
@@ -102,7 +111,7 @@ class CudaPlace(Place):
             cuda_driver.call("cuStreamSynchronize", stream)
         return found
 
-    def hand_over(self, array: DeviceArray) -> Any:
+    def hand_over(self, array: DeviceArray) -> Foreign:
         """A fresh array in its library's kind."""
         return cuda_results.handed_over(array)
 
@@ -114,13 +123,13 @@ def place_of(index: int) -> CudaPlace:
 
 
 def array_at(
-    index: int, address: int, shape: Shape, dtype: np.dtype[Any], **known: Any
+    index: int, address: int, shape: Shape, dtype: np.dtype, **known: Any
 ) -> DeviceArray:
     """An array at an address of a GPU; see `CudaPlace.at`."""
     return place_of(index).at(address, shape, dtype, **known)
 
 
-def from_torch(tensor: Any, name: str) -> DeviceArray:
+def from_torch(tensor: torch.Tensor, name: str) -> DeviceArray:
     """A tensor of PyTorch, on its current stream.
 
     Raises:
@@ -151,7 +160,7 @@ def from_torch(tensor: Any, name: str) -> DeviceArray:
 
 
 @cache
-def _of_torch(dtype: Any) -> np.dtype[Any] | None:
+def _of_torch(dtype: torch.dtype) -> np.dtype | None:
     """NumPy's type for one of PyTorch's; None where it has none."""
     name = str(dtype).partition(".")[2]
     if name == "bfloat16":
@@ -162,7 +171,7 @@ def _of_torch(dtype: Any) -> np.dtype[Any] | None:
         return None
 
 
-def from_interface(value: Any, name: str) -> DeviceArray:
+def from_interface(value: Foreign, name: str) -> DeviceArray:
     """An array that speaks `__cuda_array_interface__`, of version 2 or 3.
 
     Raises:
@@ -195,7 +204,7 @@ def from_interface(value: Any, name: str) -> DeviceArray:
     )
 
 
-def _told_type(value: Any, typestr: str) -> np.dtype[Any]:
+def _told_type(value: object, typestr: str) -> np.dtype:
     """The element type: the array's own where the protocol has no name for it."""
     own = getattr(value, "dtype", None)
     if typestr[1] == "V" and own is not None and str(own) == "bfloat16":
@@ -203,7 +212,7 @@ def _told_type(value: Any, typestr: str) -> np.dtype[Any]:
     return np.dtype(typestr)
 
 
-def _index_of(value: Any, kind: str) -> int:
+def _index_of(value: Foreign, kind: str) -> int:
     """Which GPU an array is on."""
     if kind == "cupy":
         return int(value.device.id)
@@ -212,7 +221,7 @@ def _index_of(value: Any, kind: str) -> int:
     return 0
 
 
-def from_dlpack(value: Any, name: str) -> DeviceArray:
+def from_dlpack(value: Foreign, name: str) -> DeviceArray:
     """An array that speaks DLPack; its library has our default stream wait for it.
 
     Raises:

@@ -11,7 +11,7 @@ import os
 import sys
 from collections import deque
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
 from tensorlang.errors import DeviceError, DeviceMemoryError
 
@@ -30,7 +30,7 @@ _P, _I, _U, _S, _U64 = (
     ctypes.c_uint64,
 )
 # each function that is called, with the types of its parameters
-FUNCTIONS: Final[dict[str, tuple[Any, ...]]] = {
+FUNCTIONS: Final[dict[str, tuple[type, ...]]] = {
     "cuGetErrorName": (_I, _P),
     "cuGetErrorString": (_I, _P),
     "cuDeviceGet": (_P, _I),
@@ -80,7 +80,7 @@ OPENED_BY: Final[set[int]] = set()
 
 
 @cache
-def library() -> Any:
+def library() -> ctypes.CDLL:
     """The driver's library.
 
     Raises:
@@ -114,7 +114,7 @@ def address_of(name: str) -> int:
     return place
 
 
-def call(name: str, *args: Any) -> None:
+def call(name: str, *args: object) -> None:
     """Call one of the driver's functions.
 
     Raises:

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable, Hashable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Final
 
 from tensorlang.errors import DeviceError
 from tensorlang.runtime import cuda_driver
 from tensorlang.runtime.cuda_device import Device
+
+if TYPE_CHECKING:
+    from tensorlang.runtime.host_program import Data
 
 VARIABLE: Final = "TENSORLANG_CUDA_GRAPHS"  # 0 turns them off
 FEWEST_LAUNCHES: Final = 4
@@ -34,7 +37,7 @@ class Graphs:
         pay: Whether a graph is worth its making.
     """
 
-    def __init__(self, device: Device, host: Mapping[str, Any]) -> None:
+    def __init__(self, device: Device, host: Data) -> None:
         loops = any(kind == "for" for kind, *_ in host["program"])
         many = loops or len(host["launches"]) >= FEWEST_LAUNCHES
         self.pay = many and os.environ.get(VARIABLE) != "0"

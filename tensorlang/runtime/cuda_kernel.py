@@ -111,7 +111,7 @@ class CudaKernel(DeviceKernel):
     def _graphs(self) -> Graphs:
         return Graphs(self.module.device, self._host)
 
-    def _quick(self, *args: Any) -> None:
+    def _quick(self, *args: object) -> None:
         """Start all launches on the arrays' stream, after a look at what may differ."""
         if not self._known.call(args):
             self._slow(*args)
@@ -124,11 +124,11 @@ class CudaKernel(DeviceKernel):
         """
         return None if self._checks else Known(self, shapes)
 
-    def slow(self, *args: Any) -> None:
+    def slow(self, *args: object) -> None:
         """Check the arguments, and start all launches on the arrays' stream."""
         self._slow(*args)
 
-    def _slow(self, *args: Any) -> None:
+    def _slow(self, *args: object) -> None:
         module = self.module
         call = calling.prepare(self.signature, args, seen)
         there = [array for array in call.arrays if isinstance(array, DeviceArray)]
@@ -146,7 +146,7 @@ class CudaKernel(DeviceKernel):
         if not (self._checks or call.back):
             self._remember(args, call)
 
-    def _remember(self, args: Sequence[Any], call: calling.Call) -> None:
+    def _remember(self, args: Sequence[object], call: calling.Call) -> None:
         key = self._known.key(args)
         if key is not None:
             self._known.keep(key, [array.shape for array in call.arrays])
@@ -218,7 +218,7 @@ class CudaKernel(DeviceKernel):
         return module.report(stream) if self._checks else 0
 
     def start(
-        self, block: Any, temporaries: list[int], stream: int, *, again: bool
+        self, block: calling.Slots, temporaries: list[int], stream: int, *, again: bool
     ) -> None:
         """All launches: as a graph where that pays and the call is made again.
 

@@ -12,14 +12,17 @@ import ctypes
 import math
 import sys
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from tensorlang.runtime import calling, cuda_driver
+from tensorlang.runtime.arrays import Foreign
 from tensorlang.runtime.cuda_module import workspace
 from tensorlang.runtime.cuda_results import stream_of
 from tensorlang.runtime.device_arrays import DeviceArray
+from tensorlang.runtime.given_arrays import seen
+from tensorlang.runtime.signature import Scalars
 
 if TYPE_CHECKING:
     from tensorlang.runtime.cuda_kernel import CudaKernel
@@ -55,7 +58,7 @@ class Known:
             for j in range(self._count)
             if i != j and buffers[i].written and not (buffers[j].written and j < i)
         ]
-        bound: dict[str, Any] = {scalar.name: 0 for scalar in signature.free}
+        bound: Scalars = {scalar.name: 0 for scalar in signature.free}
         calling.bind(signature, list(shapes), bound)
         call = calling.Call([], bound)
         self._block: Final = calling.block_of(signature, call, [0] * self._count)
@@ -73,7 +76,7 @@ class Known:
         alike = (a.dtype, self._shapes[i]) == (b.dtype, self._shapes[j])
         return alike and not b.written and (i, j) in signature.aliases
 
-    def __call__(self, *args: Any) -> None:
+    def __call__(self, *args: Foreign) -> None:
         """Launch on the tensors' own stream."""
         count = self._count
         index = self.kernel.target.index
@@ -93,7 +96,7 @@ class Known:
     def run(
         self,
         addresses: Sequence[int],
-        numbers: Sequence[Any],
+        numbers: Sequence[float],
         stream: int,
         brought: Sequence[int] = (),
     ) -> bool:
@@ -147,10 +150,8 @@ class Known:
             block[n] = place
         return taken[: len(sizes)]
 
-    def _carefully(self, args: Sequence[Any]) -> None:
+    def _carefully(self, args: Sequence[Foreign]) -> None:
         """The same for tensors that are not as they were."""
-        from tensorlang.runtime.given_arrays import seen  # noqa: PLC0415 - cyclic
-
         arrays = [
             seen(tensor, f"{self.kernel.name}: {spec.name}").reshape(shape)
             for spec, tensor, shape in zip(
@@ -171,7 +172,7 @@ class KnownCalls:
         self._here = ("cuda", kernel.target.index)
         self._known: dict[Hashable, Known] = {}
 
-    def call(self, args: Sequence[Any]) -> bool:
+    def call(self, args: Sequence[Foreign]) -> bool:
         """Make a call; False, with nothing done, where it has to be looked at."""
         key = self.key(args)
         known = None if key is None else self._known.get(key)
@@ -207,7 +208,7 @@ class KnownCalls:
             self._known.clear()
         self._known[key] = Known(self._kernel, shapes)
 
-    def key(self, args: Sequence[Any]) -> Hashable:
+    def key(self, args: Sequence[Foreign]) -> Hashable:
         """What the arrays are; None where one of them has to be looked at."""
         if len(args) != self._arity:
             return None

@@ -10,17 +10,17 @@ from __future__ import annotations
 import ctypes
 from collections import deque
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 from tensorlang.errors import DeviceError
 from tensorlang.runtime import cuda_driver
 from tensorlang.runtime.cuda_device import Device, Event
 
 _MOST_HELD: Final = 64
-_HELD: Final[dict[int, deque[tuple[Event, Any]]]] = {}
+_HELD: Final[dict[int, deque[tuple[Event, object]]]] = {}
 
 
-def until_done(device: Device, stream: int, owners: Any) -> None:
+def until_done(device: Device, stream: int, owners: object) -> None:
     """Hold on to arrays until what the stream was given has ended.
 
     They are let go at a later call, the device's lock held.

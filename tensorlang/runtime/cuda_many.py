@@ -9,13 +9,14 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
 from tensorlang.runtime import cuda_driver, host_program
+from tensorlang.runtime.calling import Slots
 from tensorlang.runtime.cuda_sets import Set
+from tensorlang.runtime.host_program import Data
 from tensorlang.runtime.launcher_text import MOST_BLOCKS
 
-Data = Mapping[str, Any]
 _ADDRESS: Final = ctypes.c_uint64
 
 
@@ -35,7 +36,11 @@ def _table_of(most: int, arrays: int) -> type[ctypes.Structure]:
 
 
 def start(
-    host: Data, handles: Mapping[str, int], sets: Sequence[Set], block: Any, stream: int
+    host: Data,
+    handles: Mapping[str, int],
+    sets: Sequence[Set],
+    block: Slots,
+    stream: int,
 ) -> None:
     """Start the launches for many sets.
 
@@ -57,7 +62,7 @@ def start(
         )
 
 
-def tables(many: Data, sets: Sequence[Set]) -> Iterator[tuple[Any, int]]:
+def tables(many: Data, sets: Sequence[Set]) -> Iterator[tuple[ctypes.Structure, int]]:
     """The tables of launches for all sets that have elements, and their blocks.
 
     Args:
@@ -81,7 +86,9 @@ def tables(many: Data, sets: Sequence[Set]) -> Iterator[tuple[Any, int]]:
         yield table, blocks
 
 
-def arguments(table: Any, block: Any, slots: Sequence[int]) -> Any:
+def arguments(
+    table: ctypes.Structure, block: Slots, slots: Sequence[int]
+) -> ctypes.Array[ctypes.c_void_p]:
     """The addresses of a launch's arguments: its table, then numbers of all sets.
 
     Args:

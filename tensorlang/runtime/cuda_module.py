@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from tensorlang.errors import DeviceError, DeviceMemoryError
 from tensorlang.runtime import cuda_driver, toolchain
 from tensorlang.runtime.cuda_device import Device, Memory
+
+if TYPE_CHECKING:
+    from tensorlang.runtime.host_program import Data
 
 _ALIGN: Final = 256  # bytes: what any access and copy may want
 _DYNAMIC_SHARED: Final = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -31,9 +34,7 @@ class Module:
         DeviceError: the driver refuses the code, as that of another architecture.
     """
 
-    def __init__(
-        self, device: Device, cubin: bytes, launches: Sequence[Mapping[str, Any]]
-    ) -> None:
+    def __init__(self, device: Device, cubin: bytes, launches: Sequence[Data]) -> None:
         self.device: Final = device
         self._module = ctypes.c_void_p()
         with device.lock, device.current():
@@ -61,7 +62,7 @@ class Module:
             made.lost = error.lost
             raise made from None
 
-    def _function(self, launch: Mapping[str, Any]) -> int:
+    def _function(self, launch: Data) -> int:
         function = ctypes.c_void_p()
         cuda_driver.call(
             "cuModuleGetFunction",

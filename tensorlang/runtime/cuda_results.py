@@ -8,20 +8,24 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from tensorlang.ir.dtypes import bf16
 from tensorlang.runtime import cuda_device, cuda_driver, dlpack
-from tensorlang.runtime.device_arrays import DeviceArray, Shape
+from tensorlang.runtime.arrays import Foreign
+from tensorlang.runtime.device_arrays import DeviceArray, Shape, Stream
 
 if TYPE_CHECKING:
+    import jax
+    import torch
+
     from tensorlang.runtime.cuda_arrays import CudaPlace
 
 
 def empty(
-    place: CudaPlace, shape: Shape, dtype: np.dtype[Any], kind: str, stream: Any = None
+    place: CudaPlace, shape: Shape, dtype: np.dtype, kind: str, stream: Stream = None
 ) -> DeviceArray:
     """Unwritten memory for an array of a library, in the order of a stream.
 
@@ -34,12 +38,12 @@ def empty(
     return own(place, shape, dtype, stream)
 
 
-def handed_over(array: DeviceArray) -> Any:
+def handed_over(array: DeviceArray) -> Foreign:
     """A fresh array in its library's kind."""
     return _HAND_OVER.get(array.kind, _owner)(array)
 
 
-def current_stream(tensor: Any) -> int:
+def current_stream(tensor: torch.Tensor) -> int:
     """PyTorch's current stream on the GPU of a tensor."""
     return stream_of(tensor.device.index or 0)
 
@@ -55,7 +59,7 @@ def stream_of(index: int) -> int:
 
 
 def own(
-    place: CudaPlace, shape: Shape, dtype: np.dtype[Any], stream: Any = None
+    place: CudaPlace, shape: Shape, dtype: np.dtype, stream: Stream = None
 ) -> DeviceArray:
     """Memory of our own, for libraries that take it over by a protocol.
 
@@ -69,15 +73,15 @@ def own(
     return place.at(memory.address, shape, dtype, owner=memory)
 
 
-def _of_jax(place: CudaPlace, shape: Shape, dtype: np.dtype[Any]) -> DeviceArray:
+def _of_jax(place: CudaPlace, shape: Shape, dtype: np.dtype) -> DeviceArray:
     return replace(own(place, shape, dtype), kind="jax")
 
 
-def _of_pycuda(place: CudaPlace, shape: Shape, dtype: np.dtype[Any]) -> DeviceArray:
+def _of_pycuda(place: CudaPlace, shape: Shape, dtype: np.dtype) -> DeviceArray:
     return replace(own(place, shape, dtype), kind="pycuda")
 
 
-def _of_torch(place: CudaPlace, shape: Shape, dtype: np.dtype[Any]) -> DeviceArray:
+def _of_torch(place: CudaPlace, shape: Shape, dtype: np.dtype) -> DeviceArray:
     torch = sys.modules["torch"]
     kind = getattr(torch, "bfloat16" if dtype == bf16.numpy else dtype.name)
     made = torch.empty(shape, dtype=kind, device=f"cuda:{place.index}")
@@ -86,7 +90,7 @@ def _of_torch(place: CudaPlace, shape: Shape, dtype: np.dtype[Any]) -> DeviceArr
     return place.at(made.data_ptr(), shape, dtype, **known)
 
 
-def _of_cupy(place: CudaPlace, shape: Shape, dtype: np.dtype[Any]) -> DeviceArray:
+def _of_cupy(place: CudaPlace, shape: Shape, dtype: np.dtype) -> DeviceArray:
     cupy = sys.modules["cupy"]
     with cupy.cuda.Device(place.index):
         made = cupy.empty(shape, dtype)
@@ -95,30 +99,30 @@ def _of_cupy(place: CudaPlace, shape: Shape, dtype: np.dtype[Any]) -> DeviceArra
     return place.at(told["data"][0] or 0, shape, dtype, **known)
 
 
-def _owner(array: DeviceArray) -> Any:
+def _owner(array: DeviceArray) -> Foreign:
     """The array that its library made, or one that speaks both protocols."""
     if isinstance(array.owner, cuda_device.Memory):
         return dlpack.Exported(array)
     return array.owner
 
 
-def _to_jax(array: DeviceArray) -> Any:
+def _to_jax(array: DeviceArray) -> jax.Array:
     return sys.modules["jax"].dlpack.from_dlpack(dlpack.Exported(array))
 
 
-def _to_pycuda(array: DeviceArray) -> Any:
+def _to_pycuda(array: DeviceArray) -> Foreign:
     kind = sys.modules["pycuda.gpuarray"].GPUArray
     with cuda_device.device(array.place.key[1]).current():  # it asks for the device
         return kind(array.shape, array.dtype, base=array.owner, gpudata=array.memory)
 
 
-_EMPTY: Final[dict[str, Callable[[CudaPlace, Shape, np.dtype[Any]], DeviceArray]]] = {
+_EMPTY: Final[dict[str, Callable[[CudaPlace, Shape, np.dtype], DeviceArray]]] = {
     "torch": _of_torch,
     "jax": _of_jax,
     "cupy": _of_cupy,
     "pycuda": _of_pycuda,
 }
-_HAND_OVER: Final[dict[str, Callable[[DeviceArray], Any]]] = {
+_HAND_OVER: Final[dict[str, Callable[[DeviceArray], Foreign]]] = {
     "jax": _to_jax,
     "pycuda": _to_pycuda,
 }

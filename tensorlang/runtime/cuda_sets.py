@@ -10,9 +10,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, TypeAlias
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tensorlang.runtime.signature import BufferSpec, Signature
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 # elements, and the address of each array
 Set: TypeAlias = tuple[int, list[Any]]
@@ -28,7 +32,7 @@ def takes_sets(signature: Signature) -> bool:
 
 def sets_of(
     signature: Signature,
-    lists: Sequence[Sequence[Any]],
+    lists: Sequence[Sequence[Tensor]],
     index: int,
     alignments: Sequence[int],
 ) -> list[Set] | None:
@@ -63,7 +67,9 @@ def sets_of(
     return found if even and _apart(found, sizes) else None
 
 
-def _fit(torch: Any, spec: BufferSpec, tensors: Sequence[Any], index: int) -> bool:
+def _fit(
+    torch: ModuleType, spec: BufferSpec, tensors: Sequence[Tensor], index: int
+) -> bool:
     """Whether all tensors of a list are on the GPU, of the right type, in a row."""
     dtype = getattr(torch, _NAMES.get(spec.dtype, ""), None)
     return all(

@@ -8,15 +8,15 @@ PyTorch's. All copies are in the order of the call's stream.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 
 from tensorlang.runtime import cuda_driver
+from tensorlang.runtime.device_arrays import PlacedArray
 from tensorlang.runtime.signature import BufferSpec
 
 
-def moved(arrays: Sequence[Any], alignments: Sequence[int]) -> list[int]:
+def moved(arrays: Sequence[PlacedArray], alignments: Sequence[int]) -> list[int]:
     """The positions of the arrays that have to be moved.
 
     Args:
@@ -30,7 +30,7 @@ def moved(arrays: Sequence[Any], alignments: Sequence[int]) -> list[int]:
     ]
 
 
-def bring(spec: BufferSpec, array: Any, address: int, stream: int) -> None:
+def bring(spec: BufferSpec, array: PlacedArray, address: int, stream: int) -> None:
     """Copy what the kernel reads of an array to an address on the GPU."""
     if spec.role == "out" or not array.nbytes:
         return
@@ -41,7 +41,9 @@ def bring(spec: BufferSpec, array: Any, address: int, stream: int) -> None:
     cuda_driver.call(name, address, source, array.nbytes, stream)
 
 
-def take_back(taken: Iterable[tuple[BufferSpec, Any, int]], stream: int) -> None:
+def take_back(
+    taken: Iterable[tuple[BufferSpec, PlacedArray, int]], stream: int
+) -> None:
     """Copy what the kernel wrote to the arrays; wait for what goes to the host.
 
     What was only read needs no waiting: it was taken before its copy returned.

@@ -11,14 +11,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from tensorlang.errors import ArgumentError
-from tensorlang.runtime.arrays import Array
+from tensorlang.runtime.arrays import Array, Foreign
 
-Shape = tuple[int, ...]
+Shape: TypeAlias = tuple[int, ...]
+Stream: TypeAlias = Any  # where a library computes: a handle of its own sort
+PlacedArray: TypeAlias = "Array | DeviceArray"  # in host memory, or on a device
 
 
 class Place(ABC):
@@ -34,7 +36,7 @@ class Place(ABC):
 
     @abstractmethod
     def empty(
-        self, shape: Shape, dtype: np.dtype[Any], kind: str, stream: Any = None
+        self, shape: Shape, dtype: np.dtype, kind: str, stream: Stream = None
     ) -> DeviceArray:
         """Unwritten memory for an array that is handed over to a library.
 
@@ -57,7 +59,7 @@ class Place(ABC):
         """The elements of a contiguous array in host memory."""
 
     @abstractmethod
-    def hand_over(self, array: DeviceArray) -> Any:
+    def hand_over(self, array: DeviceArray) -> Foreign:
         """A fresh array in its library's kind."""
 
 
@@ -81,14 +83,14 @@ class DeviceArray:
     place: Place
     memory: int
     shape: Shape
-    dtype: np.dtype[Any]
+    dtype: np.dtype
     strides: tuple[int, ...]
     offset: int = 0
     writeable: bool = True
     kind: str = ""
-    owner: Any = None
-    allocation: Any = None
-    stream: Any = None
+    owner: Foreign = None
+    allocation: object = None
+    stream: Stream = None
 
     @property
     def flags(self) -> DeviceArray:
@@ -131,7 +133,7 @@ class DeviceArray:
         return self.c_contiguous and self.aligned and self.writeable
 
     @property
-    def extent(self) -> tuple[Any, int, int]:
+    def extent(self) -> tuple[object, int, int]:
         """What its memory is a part of, and where it begins and ends there."""
         return self.allocation, self.offset, self.offset + self.nbytes
 
@@ -165,7 +167,7 @@ class DeviceArray:
         return self.place.copy(self)
 
 
-def row_major(shape: Iterable[int], dtype: np.dtype[Any]) -> tuple[int, ...]:
+def row_major(shape: Iterable[int], dtype: np.dtype) -> tuple[int, ...]:
     """The strides of elements in a row, in bytes."""
     strides, step = [], dtype.itemsize
     for size in reversed(tuple(shape)):
@@ -187,18 +189,18 @@ def not_in_a_row(name: str, array: DeviceArray) -> str:
     )
 
 
-def on_host(array: Array | DeviceArray) -> Array:
+def on_host(array: PlacedArray) -> Array:
     """The elements in host memory, fetched from where they are."""
     return array.place.fetch(array) if isinstance(array, DeviceArray) else array
 
 
-def empty_like(like: DeviceArray, shape: Shape, dtype: np.dtype[Any]) -> DeviceArray:
+def empty_like(like: DeviceArray, shape: Shape, dtype: np.dtype) -> DeviceArray:
     """Unwritten memory beside an array, for its library."""
     made = like.place.empty(shape, dtype, like.kind, like.stream)
     return replace(made, stream=like.stream)
 
 
-def extent_of(array: Array | DeviceArray) -> tuple[Any, int, int]:
+def extent_of(array: PlacedArray) -> tuple[object, int, int]:
     """What an array's memory is a part of, and where it begins and ends there."""
     if isinstance(array, DeviceArray):
         return array.extent

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from tensorlang.runtime import arrays, buffers
-from tensorlang.runtime.device_arrays import DeviceArray, empty_like
+from tensorlang.runtime.device_arrays import DeviceArray, PlacedArray, empty_like
 from tensorlang.runtime.given_arrays import on_device
 from tensorlang.runtime.kernel import Artifact, Kernel
 from tensorlang.runtime.outputs import output_maker
@@ -27,25 +26,29 @@ class DeviceKernel(Kernel):
         super().__init__(artifact, target)
         self._make = self._outputs
 
-    def _outputs(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+    def _outputs(
+        self, args: Sequence[object], named: Mapping[str, object]
+    ) -> list[PlacedArray]:
         """Fresh outputs, on the device where an argument is there."""
         like = self._first_there(args)
 
-        def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        def empty(shape: tuple[int, ...], dtype: np.dtype) -> PlacedArray:
             if like is None:
                 return buffers.empty(shape, dtype)
             return empty_like(like, shape, dtype)
 
         return output_maker(self.signature, empty)(args, named)
 
-    def _first_there(self, args: Sequence[Any]) -> DeviceArray | None:
+    def _first_there(self, args: Sequence[object]) -> DeviceArray | None:
         for spec, arg in zip(self.signature.buffers, args, strict=False):
             found = on_device(arg, f"{self.name}: {spec.name}")
             if found is not None:
                 return found
         return None
 
-    def _as_callers(self, args: tuple[Any, ...], fresh: Any) -> Any:
+    def _as_callers(
+        self, args: tuple[object, ...], fresh: PlacedArray
+    ) -> arrays.Foreign:
         if isinstance(fresh, DeviceArray):
             return arrays.as_kind(fresh, fresh.kind)
         return super()._as_callers(args, fresh)

@@ -15,6 +15,7 @@ import numpy as np
 
 from tensorlang.errors import ArgumentError, DTypeError
 from tensorlang.ir.dtypes import bf16
+from tensorlang.runtime import cuda_device, cuda_driver
 from tensorlang.runtime.device_arrays import DeviceArray
 
 CPU: Final = 1
@@ -64,15 +65,15 @@ class Read:
     row.
     """
 
-    capsule: Any
+    capsule: object
     address: int
     device: tuple[int, int]
     shape: tuple[int, ...]
     strides: tuple[int, ...] | None
-    dtype: np.dtype[Any]
+    dtype: np.dtype
 
 
-def read(capsule: Any, name: str) -> Read:
+def read(capsule: object, name: str) -> Read:
     """What another library's capsule says of its array, which `name` is in errors.
 
     Raises:
@@ -102,7 +103,7 @@ def read(capsule: Any, name: str) -> Read:
     )
 
 
-def _dtype(tensor: _Tensor, name: str) -> np.dtype[Any]:
+def _dtype(tensor: _Tensor, name: str) -> np.dtype:
     kind = _CODES.get(tensor.code, "")
     if kind == "bfloat" and tensor.bits == 16:
         return bf16.numpy
@@ -127,12 +128,12 @@ class Exported:
         return self._array.shape
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> np.dtype:
         """As NumPy's."""
         return self._array.dtype
 
     @property
-    def __cuda_array_interface__(self) -> dict[str, Any]:
+    def __cuda_array_interface__(self) -> dict[str, object]:
         array = self._array
         return {
             "shape": array.shape,
@@ -146,7 +147,7 @@ class Exported:
     def __dlpack_device__(self) -> tuple[int, int]:
         return (CUDA, self._array.place.key[1])
 
-    def __dlpack__(self, *, stream: Any = None, **_: Any) -> Any:
+    def __dlpack__(self, *, stream: int | None = None, **_: object) -> object:
         there = stream if stream not in (None, -1) else None
         if there is not None:
             _in_turn(self._array, there, back=False)
@@ -159,8 +160,6 @@ def _in_turn(array: DeviceArray, stream: int, *, back: bool) -> None:
     Or, `back`, have the array's own stream, in whose order its memory is given back,
     wait for what the consumer's was given.
     """
-    from tensorlang.runtime import cuda_device, cuda_driver  # noqa: PLC0415 - cyclic
-
     here = array.stream or cuda_driver.LEGACY
     if stream != here and (stream, here) != (1, cuda_driver.LEGACY):
         device = cuda_device.device(array.place.key[1])
@@ -171,7 +170,7 @@ def _in_turn(array: DeviceArray, stream: int, *, back: bool) -> None:
 
 
 # what capsules hold, until their consumer says that it is done
-_HELD: Final[dict[int, tuple[Any, ...]]] = {}
+_HELD: Final[dict[int, tuple[_Managed, object, DeviceArray, int | None]]] = {}
 
 
 def _done(managed: Any) -> None:
@@ -200,7 +199,7 @@ _DROPPED: Final = _Destructor(_dropped)
 
 def capsule(
     array: DeviceArray, device: tuple[int, int], stream: int | None = None
-) -> Any:
+) -> object:
     """A capsule over an array's memory, which lives as long as its consumer wants.
 
     Args:

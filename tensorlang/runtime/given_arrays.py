@@ -8,16 +8,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import cache
 from importlib import import_module
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from tensorlang.errors import ArgumentError, TensorlangError
 from tensorlang.runtime import arrays
+from tensorlang.runtime.arrays import Foreign
 from tensorlang.runtime.device_arrays import DeviceArray
 
+if TYPE_CHECKING:
+    import jax
 
-def seen(value: Any, name: str) -> Any:
+
+def seen(value: object, name: str) -> Any:
     """A caller's array where it lies: NumPy's for host memory, or a `DeviceArray`.
 
     Args:
@@ -33,7 +37,7 @@ def seen(value: Any, name: str) -> Any:
     return arrays.view(value, name) if found is None else found
 
 
-def on_device(value: Any, name: str) -> DeviceArray | None:
+def on_device(value: object, name: str) -> DeviceArray | None:
     """A caller's array on a device; None of anything else.
 
     Raises:
@@ -59,14 +63,16 @@ def on_device(value: Any, name: str) -> DeviceArray | None:
 
 
 @cache
-def _read_by(place: str) -> Callable[[Any, str], DeviceArray]:
+def _read_by(place: str) -> Callable[[object, str], DeviceArray]:
     """The function at `module:function`."""
     module, _, function = place.partition(":")
-    found: Callable[[Any, str], DeviceArray] = getattr(import_module(module), function)
+    found: Callable[[object, str], DeviceArray] = getattr(
+        import_module(module), function
+    )
     return found
 
 
-def _reader(value: Any) -> str | None:
+def _reader(value: object) -> str | None:
     """Which function reads an array on a device; None where it is on none."""
     kind = arrays.kind_of(value)
     if kind in ("numpy", "builtins"):
@@ -75,15 +81,15 @@ def _reader(value: Any) -> str | None:
     return reader if test(value) else None
 
 
-def _speaks_cuda(value: Any) -> bool:
+def _speaks_cuda(value: object) -> bool:
     return getattr(value, "__cuda_array_interface__", None) is not None
 
 
-def _is_torch_cuda(value: Any) -> bool:
+def _is_torch_cuda(value: object) -> bool:
     return getattr(getattr(value, "device", None), "type", "") == "cuda"
 
 
-def _is_jax_cuda(value: Any) -> bool:
+def _is_jax_cuda(value: jax.Array) -> bool:
     if not hasattr(value, "devices") or "Tracer" in type(value).__name__:
         return False
     if value.is_deleted():
@@ -91,20 +97,20 @@ def _is_jax_cuda(value: Any) -> bool:
     return {device.platform for device in value.devices()} <= {"cuda", "gpu"}
 
 
-def _is_opencl_array(value: Any) -> bool:
+def _is_opencl_array(value: object) -> bool:
     return hasattr(value, "base_data")
 
 
 _CUDA: Final = "tensorlang.runtime.cuda_arrays"
 _SEEN: Final = (np.ndarray, DeviceArray)
-_READERS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
+_READERS: Final[dict[str, tuple[Callable[[Foreign], bool], str]]] = {
     "torch": (_is_torch_cuda, f"{_CUDA}:from_torch"),
     "jax": (_is_jax_cuda, f"{_CUDA}:from_dlpack"),
     "pyopencl": (_is_opencl_array, "tensorlang.runtime.opencl_arrays:from_pyopencl"),
 }
 
 
-def target_of(name: str, values: Iterable[Any]) -> str | None:
+def target_of(name: str, values: Iterable[object]) -> str | None:
     """The target where callers' arrays are; None where none is on a device.
 
     Args:
@@ -118,7 +124,7 @@ def target_of(name: str, values: Iterable[Any]) -> str | None:
     return where(on_device(value, f"{name}: an array") for value in given)
 
 
-def where(values: Iterable[Any]) -> str | None:
+def where(values: Iterable[object]) -> str | None:
     """The target where arrays are; None where none is on a device.
 
     Raises:

@@ -6,7 +6,7 @@ import ctypes
 import re
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from tensorlang.runtime import calling, llvm, pool, wrapper
 from tensorlang.runtime.kernel import Artifact, Kernel, never
@@ -32,7 +32,7 @@ def lower(function: Function, target: Target) -> Function:
     return lowering.lower(function, target)
 
 
-def render(function: Function, target: Target, knobs: Mapping[str, Any]) -> str:
+def render(function: Function, target: Target, knobs: Mapping[str, object]) -> str:
     """The LLVM IR of a lowered function."""
     from tensorlang.codegen.llvm import render as printing  # noqa: PLC0415 - the same
 
@@ -91,7 +91,7 @@ class HostKernel(Kernel):
             "stack_bytes": max(map(int, stack), default=0),
         }
 
-    def _slow(self, *args: Any) -> None:
+    def _slow(self, *args: object) -> None:
         """The careful call, which takes what the emitted wrapper does not."""
         code = calling.run(self.signature, self._entry, args)
         if code:

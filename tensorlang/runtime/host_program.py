@@ -8,11 +8,13 @@ or `[op, a, b]`; statements are `["launch", k]`, `["for", name, extent, body]`,
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 Number: TypeAlias = "int | str | list[Any]"
-Launch: TypeAlias = Callable[[int, "dict[str, Any]"], None]
+Data: TypeAlias = Mapping[str, Any]  # the program, its launches and their arguments
+Statements: TypeAlias = "Sequence[list[Any]]"
+Launch: TypeAlias = Callable[[int, "dict[str, int]"], None]
 
 _OPERATIONS: Final[dict[str, Callable[[int, int], int]]] = {
     "add": operator.add,
@@ -36,7 +38,7 @@ _OPERATIONS: Final[dict[str, Callable[[int, int], int]]] = {
 }
 
 
-def number(value: Number, names: dict[str, Any]) -> int:
+def number(value: Number, names: dict[str, int]) -> int:
     """What a number is, for these values of the names in it."""
     if isinstance(value, int):
         return value
@@ -48,7 +50,7 @@ def number(value: Number, names: dict[str, Any]) -> int:
     return int(_OPERATIONS[op](number(a, names), number(b, names)))
 
 
-def run(program: Sequence[Any], names: dict[str, Any], launch: Launch) -> None:
+def run(program: Statements, names: dict[str, int], launch: Launch) -> None:
     """Run a host program: `launch(k, names)` at each of its launches, in order."""
     for kind, *rest in program:
         if kind == "launch":

@@ -20,6 +20,7 @@ from tensorlang.targets import Target
 if TYPE_CHECKING:
     from tensorlang.ir.cost import Cost
     from tensorlang.ir.nodes import Function
+    from tensorlang.runtime.device_arrays import PlacedArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class Artifact:
     lowered: str = ""
     source: str = ""
     trace: str = ""
-    knobs: Mapping[str, Any] = field(default_factory=dict)
+    knobs: Mapping[str, object] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -79,7 +80,7 @@ class Kernel(ABC):
         self.signature: Final = artifact.signature
         self.artifact: Final = artifact
         signature = artifact.signature
-        self.launch: Callable[..., Any] = self._slow
+        self.launch: Callable[..., object] = self._slow
         self.each: Callable[..., bool] = never
         self._arity: Final = len(signature.buffers) + len(signature.free)
         self._written = itemgetter(*signature.outs) if signature.outs else _nothing
@@ -87,7 +88,7 @@ class Kernel(ABC):
         self._free: Final = tuple(scalar.name for scalar in signature.free)
         self._make = output_maker(signature)
 
-    def __call__(self, *args: Any, out: Any = None, **scalars: Any) -> Any:
+    def __call__(self, *args: object, out: object = None, **scalars: object) -> Any:
         """Run; returns the `out` arrays: one, a tuple of several, or None."""
         missing = self._arity - len(args)
         if missing == 0 and out is None and not scalars:
@@ -163,7 +164,7 @@ class Kernel(ABC):
     # ------------------------------------------------------------- the calls
 
     @abstractmethod
-    def _slow(self, *args: Any) -> None:
+    def _slow(self, *args: object) -> None:
         """The careful call, which takes whatever can be taken."""
 
     def _fault(self, code: int) -> NoReturn:
@@ -178,8 +179,8 @@ class Kernel(ABC):
         raise error
 
     def _general(
-        self, args: tuple[Any, ...], out: Any, named: Mapping[str, Any]
-    ) -> Any:
+        self, args: tuple[object, ...], out: object, named: Mapping[str, object]
+    ) -> arrays.Foreign:
         """A call with any number of outputs, and with scalars by name."""
         self._check_names(named)
         outputs = self._make(args, named) if out is None else self._given(out)
@@ -195,13 +196,15 @@ class Kernel(ABC):
         made = [self._as_callers(args, output) for output in outputs]
         return tuple(made) if len(made) > 1 else next(iter(made), None)
 
-    def _as_callers(self, args: tuple[Any, ...], fresh: arrays.Array) -> Any:
+    def _as_callers(
+        self, args: tuple[object, ...], fresh: PlacedArray
+    ) -> arrays.Foreign:
         """A fresh output in the kind of the first array."""
         if not args or type(args[0]) is np.ndarray:
             return fresh
         return arrays.as_kind(fresh, arrays.kind_of(args[0]))
 
-    def _given(self, out: Any) -> tuple[Any, ...]:
+    def _given(self, out: object) -> tuple[arrays.Foreign, ...]:
         given = out if isinstance(out, tuple) else (out,)
         if len(given) != len(self.signature.outs):
             raise ArgumentError(
@@ -210,7 +213,7 @@ class Kernel(ABC):
             )
         return given
 
-    def _check_names(self, named: Mapping[str, Any]) -> None:
+    def _check_names(self, named: Mapping[str, object]) -> None:
         known = [scalar.name for scalar in self.signature.scalars]
         for name in named:
             if name not in known:

@@ -7,12 +7,13 @@ the same shapes, types and flags have told before.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from tensorlang.runtime import calling
-from tensorlang.runtime.signature import Signature
+from tensorlang.runtime.arrays import Foreign
+from tensorlang.runtime.signature import Scalars, Signature
 
 _MOST_KEPT: Final = 64
 
@@ -35,9 +36,9 @@ class KnownCalls:
             for j in range(i)
             if written[i] or written[j]
         ]
-        self._bound: dict[Hashable, dict[str, Any]] = {}
+        self._bound: dict[Hashable, Scalars] = {}
 
-    def call(self, args: Sequence[Any]) -> calling.Call | None:
+    def call(self, args: Sequence[Foreign]) -> calling.Call | None:
         """The call with these arguments; None where they have to be looked at."""
         key = self._key(args)
         bound = None if key is None else self._bound.get(key)
@@ -56,7 +57,7 @@ class KnownCalls:
             scalars[spec.name] = calling.scalar(self._signature.name, spec, value)
         return calling.Call(arrays, scalars)
 
-    def keep(self, args: Sequence[Any], call: calling.Call) -> None:
+    def keep(self, args: Sequence[Foreign], call: calling.Call) -> None:
         """Remember a call that was looked at, and took its arrays as they are."""
         key = self._key(args)
         taken = all(a is b for a, b in zip(args, call.arrays, strict=False))
@@ -67,7 +68,7 @@ class KnownCalls:
         names = {spec.name for spec in self._signature.scalars if spec.bound}
         self._bound[key] = {name: call.scalars[name] for name in names}
 
-    def _key(self, args: Sequence[Any]) -> Hashable:
+    def _key(self, args: Sequence[Foreign]) -> Hashable:
         """What the arrays are; None where one is not NumPy's."""
         if len(args) != self._arity:
             return None

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import ctypes
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 from tensorlang.runtime import llvm
 from tensorlang.runtime.launcher_text import launcher_text, temporaries
 from tensorlang.runtime.signature import Signature
 
-Data = Mapping[str, Any]
+if TYPE_CHECKING:
+    from tensorlang.runtime.host_program import Data
 
 
 def packed(name: str, signature: Signature, host: Data) -> bytes:
@@ -26,7 +27,7 @@ def packed(name: str, signature: Signature, host: Data) -> bytes:
     return json.dumps(host).encode() + b"\n" + code
 
 
-def unpacked(data: bytes) -> tuple[dict[str, Any], bytes]:
+def unpacked(data: bytes) -> tuple[Data, bytes]:
     """The host program and the object code that `packed` put together."""
     line, _, code = data.partition(b"\n")
     return json.loads(line), code

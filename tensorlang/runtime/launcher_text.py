@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tensorlang import templates
 from tensorlang.ir.dtypes import DType
 from tensorlang.runtime.signature import Signature
 
-Data = Mapping[str, Any]
+if TYPE_CHECKING:
+    from tensorlang.runtime.host_program import Data, Number, Statements
+
+Part: TypeAlias = "dict[str, object]"  # of the program, as the template wants it
 TOO_LARGE: Final = -1
 # the most blocks along x, y and z that CUDA starts, and OpenCL's numbers hold
 MOST_BLOCKS: Final = ((1 << 31) - 1, 65535, 65535)
@@ -74,8 +76,8 @@ class _Program:
         self._slots = dict(zip(host["scalars"], places, strict=True))
         self._count = 0
         self._temporaries = temporaries(host)
-        self.launches: list[dict[str, Any]] = []
-        self.variables: dict[str, dict[str, Any]] = {}
+        self.launches: list[Part] = []
+        self.variables: dict[str, Part] = {}
         for scalar, (name, slot) in zip(
             signature.scalars, self._slots.items(), strict=True
         ):
@@ -95,21 +97,21 @@ class _Program:
         }
 
     def _variable(self, name: str) -> str:
-        new = {"var": f'%"{name}.var"', "slot": None}
+        new: Part = {"var": f'%"{name}.var"', "slot": None}
         return str(self.variables.setdefault(name, new)["var"])
 
     def _fresh(self, hint: str) -> str:
         self._count += 1
         return f"{hint}{self._count}"
 
-    def _all(self, statements: Sequence[Any]) -> list[dict[str, Any]]:
+    def _all(self, statements: Statements) -> list[Part]:
         return [getattr(self, f"_{kind}")(*rest) for kind, *rest in statements]
 
-    def _let(self, name: str, value: Any) -> dict[str, Any]:
+    def _let(self, name: str, value: Number) -> Part:
         made = self._number(value)
         return {"kind": "let", "var": self._variable(name), "value": made}
 
-    def _if(self, cond: Any, then: Any, orelse: Any) -> dict[str, Any]:
+    def _if(self, cond: Number, then: Statements, orelse: Statements) -> Part:
         return {
             "kind": "if",
             "label": self._fresh("if"),
@@ -118,7 +120,7 @@ class _Program:
             "orelse": self._all(orelse),
         }
 
-    def _for(self, name: str, extent: Any, body: Any) -> dict[str, Any]:
+    def _for(self, name: str, extent: Number, body: Statements) -> Part:
         return {
             "kind": "for",
             "label": self._fresh("for"),
@@ -127,7 +129,7 @@ class _Program:
             "body": self._all(body),
         }
 
-    def _launch(self, number: int) -> dict[str, Any]:
+    def _launch(self, number: int) -> Part:
         launch = self._host["launches"][number]
         made = {
             "kind": "launch",
@@ -153,7 +155,7 @@ class _Program:
         self.launches.append(made)
         return made
 
-    def _map(self, id: str, at: int, told: Data) -> dict[str, Any]:
+    def _map(self, id: str, at: int, told: Data) -> Part:
         """A matrix, and how pieces of it are copied."""
         return {
             "id": id,
@@ -166,7 +168,7 @@ class _Program:
             "swizzle": _MAP_SWIZZLES[told["swizzle"]],
         }
 
-    def _argument(self, id: str, kind: str, *rest: Any) -> dict[str, Any]:
+    def _argument(self, id: str, kind: str, *rest: Any) -> Part:
         """Where an argument's value is; `id` is that of a map."""
         if kind == "tensor_map":
             return {"kind": kind, "place": f"%{id}"}
@@ -180,12 +182,12 @@ class _Program:
         place = self._variable(rest[0]) if slot is None else f"%slot{slot}"
         return {"kind": kind, "place": place}
 
-    def _number(self, value: Any) -> dict[str, Any]:
+    def _number(self, value: Number) -> Part:
         """The instructions that compute a number, and what holds it."""
         steps: list[str] = []
         return {"name": self._steps(value, steps), "steps": steps}
 
-    def _steps(self, value: Any, steps: list[str]) -> str:
+    def _steps(self, value: Number, steps: list[str]) -> str:
         if isinstance(value, int):
             return str(int(value))
         name = self._fresh("%n")

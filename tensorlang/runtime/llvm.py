@@ -16,12 +16,15 @@ import platform
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, wraps
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from tensorlang import hardware
 from tensorlang.errors import CodegenError
 from tensorlang.forking import COMPILING
 from tensorlang.runtime import apart
+
+if TYPE_CHECKING:
+    from llvmlite import binding
 
 SPEED: Final = 3  # of LLVM's -O levels
 _X86: Final = ("x86_64", "AMD64")
@@ -50,7 +53,9 @@ class Library:
 
     __slots__ = ("__weakref__", "_tracker", "addresses")
 
-    def __init__(self, tracker: Any, addresses: Mapping[str, int]) -> None:
+    def __init__(
+        self, tracker: binding.ResourceTracker, addresses: Mapping[str, int]
+    ) -> None:
         self._tracker = tracker
         self.addresses = dict(addresses)
 
@@ -163,7 +168,7 @@ def link(
     return Library(tracker, {name: tracker[name] for name in exports})
 
 
-def _parse(text: str) -> Any:
+def _parse(text: str) -> binding.ModuleRef:
     binding = _binding()
     try:
         module = binding.parse_assembly(text, binding.create_context())
@@ -190,7 +195,7 @@ def _check(text: str) -> None:
             )
 
 
-def _optimise(module: Any, machine: Any) -> None:
+def _optimise(module: binding.ModuleRef, machine: binding.TargetMachine) -> None:
     """Run LLVM's default pipeline without the passes that re-schedule loops."""
     binding = _binding()
     options = binding.create_pipeline_tuning_options(speed_level=SPEED)
@@ -220,7 +225,9 @@ def _features() -> str:
     return str(found.flatten())
 
 
-def _new_machine(target: Any, cpu: str, features: str = "", level: int = SPEED) -> Any:
+def _new_machine(
+    target: binding.Target, cpu: str, features: str = "", level: int = SPEED
+) -> binding.TargetMachine:
     """A code generator: position independent, so what it makes loads anywhere."""
     return target.create_target_machine(
         cpu=cpu, features=features, opt=level, reloc="pic", codemodel="small"
@@ -232,7 +239,9 @@ def _host() -> tuple[str, str]:
     return _binding().get_host_cpu_name(), _features()
 
 
-def _fresh_machine(cpu: str, features: str, level: int = SPEED) -> Any:
+def _fresh_machine(
+    cpu: str, features: str, level: int = SPEED
+) -> binding.TargetMachine:
     """A code generator for a processor of this machine's kind."""
     target = _binding().Target.from_default_triple()
     return _new_machine(target, cpu, features, level)
@@ -242,7 +251,7 @@ _machine: Final = cache(_fresh_machine)
 
 
 @cache
-def _engine() -> Any:
+def _engine() -> binding.LLJIT:
     """The JIT that holds all loaded code; never disposed, for threads sleep in it.
 
     It links with JITLink, which lays an object's sections side by side. LLVM's older

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tensorlang.errors import ArgumentError
-from tensorlang.runtime.arrays import Array
+from tensorlang.runtime.arrays import Array, Foreign
 from tensorlang.runtime.device_arrays import DeviceArray, Place, Shape, row_major
 from tensorlang.runtime.opencl_device import Context, of_caller
+
+if TYPE_CHECKING:
+    import pyopencl as cl
 
 
 class OpenCLPlace(Place):
     """A context of PyOpenCL, with the queue and the allocator of an array there."""
 
-    def __init__(self, context: Context, queue: Any, allocator: Any) -> None:
+    def __init__(
+        self, context: Context, queue: cl.CommandQueue, allocator: object
+    ) -> None:
         self.context = context
         self.queue = queue
         self.allocator = allocator
@@ -25,9 +30,9 @@ class OpenCLPlace(Place):
     def empty(
         self,
         shape: Shape,
-        dtype: np.dtype[Any],
+        dtype: np.dtype,
         kind: str,
-        stream: Any = None,  # noqa: ARG002 - the queue is the place's own
+        stream: object = None,  # noqa: ARG002 - the queue is the place's own
     ) -> DeviceArray:
         """Unwritten memory for an array of PyOpenCL."""
         from pyopencl import array as arrays  # noqa: PLC0415 - it is loaded
@@ -56,12 +61,12 @@ class OpenCLPlace(Place):
         found: Array = array.owner[1].get()
         return found
 
-    def hand_over(self, array: DeviceArray) -> Any:
+    def hand_over(self, array: DeviceArray) -> Foreign:
         """The array of PyOpenCL itself."""
         return array.owner[1]
 
 
-def from_pyopencl(array: Any, name: str) -> DeviceArray:
+def from_pyopencl(array: Foreign, name: str) -> DeviceArray:
     """What is known of an array of PyOpenCL; `owner` is its buffer, and itself.
 
     Raises:
@@ -96,7 +101,7 @@ def from_pyopencl(array: Any, name: str) -> DeviceArray:
     )
 
 
-def _check_memory(array: Any, name: str, offset: int) -> None:
+def _check_memory(array: Foreign, name: str, offset: int) -> None:
     if not array.nbytes:
         return
     base = array.base_data
@@ -112,7 +117,7 @@ def _check_memory(array: Any, name: str, offset: int) -> None:
         )
 
 
-def _part(context: Context, base: Any, offset: int, name: str) -> Any:
+def _part(context: Context, base: cl.Buffer, offset: int, name: str) -> cl.Buffer:
     """The part of a buffer from an offset on."""
     align = context.handle.mem_base_addr_align // 8
     if offset % align:

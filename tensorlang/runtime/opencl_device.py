@@ -11,7 +11,8 @@ import ctypes
 import os
 import threading
 from functools import cache
-from typing import Any, Final
+from types import ModuleType
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -20,6 +21,9 @@ from tensorlang.errors import CodegenError, DeviceError, DeviceMemoryError
 from tensorlang.runtime import cache as store
 from tensorlang.runtime import llvm
 from tensorlang.runtime.arrays import Array
+
+if TYPE_CHECKING:
+    import pyopencl
 
 _OPTIONS: Final = ("-cl-std=CL1.2",)
 _EXACT: Final = "-cl-fp32-correctly-rounded-divide-sqrt"
@@ -56,7 +60,13 @@ class Context:
         in_place: Whether it computes in host memory itself: nothing need be mapped.
     """
 
-    def __init__(self, cl: Any, handle: Any, context: Any, index: int) -> None:
+    def __init__(
+        self,
+        cl: ModuleType,
+        handle: pyopencl.Device,
+        context: pyopencl.Context,
+        index: int,
+    ) -> None:
         self.cl: Final = cl
         self.handle: Final = handle
         self.context: Final = context
@@ -65,10 +75,10 @@ class Context:
         self.lock: Final = threading.RLock()
         is_cpu = bool(handle.type & cl.device_type.CPU)
         self.in_place: Final = is_cpu and handle.platform.name == _IN_PLACE
-        self._held: dict[tuple[int, int], Any] = {}
+        self._held: dict[tuple[int, int], pyopencl.Buffer] = {}
         _OPENED_BY.add(os.getpid())
 
-    def build(self, source: str | bytes) -> Any:
+    def build(self, source: str | bytes) -> pyopencl.Program:
         """A program, from source or from the driver's own binary.
 
         Raises:
@@ -90,7 +100,7 @@ class Context:
         flags = self.handle.single_fp_config
         return bool(flags & self.cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT)
 
-    def over(self, array: Array) -> Any:
+    def over(self, array: Array) -> pyopencl.Buffer:
         """A buffer over a host array's memory, which is not empty.
 
         Where that memory is the device's too, buffers over it are kept: a buffer is
@@ -109,7 +119,7 @@ class Context:
                 self._held[place] = held
         return held
 
-    def allocate(self, size: int) -> Any:
+    def allocate(self, size: int) -> pyopencl.Buffer:
         """A buffer of the device's own.
 
         Raises:
@@ -124,7 +134,9 @@ class Context:
                 "free arrays there, or compute in parts"
             ) from error
 
-    def bring_back(self, buffer: Any, array: Array, queue: Any) -> None:
+    def bring_back(
+        self, buffer: pyopencl.Buffer, array: Array, queue: pyopencl.CommandQueue
+    ) -> None:
         """Make what the device wrote seen in a host array: mapping it does."""
         if self.in_place:
             return
@@ -155,7 +167,7 @@ def of_target(index: int) -> Context:
 _THEIRS: Final[dict[tuple[int, int], Context]] = {}
 
 
-def of_caller(context: Any, handle: Any) -> Context:
+def of_caller(context: pyopencl.Context, handle: pyopencl.Device) -> Context:
     """A caller's context; arrays of PyOpenCL bring theirs.
 
     Raises:
@@ -197,7 +209,9 @@ def _status(code: int) -> str:
 # ------------------------------------------------------------- starting a kernel
 
 
-def kernel_data(kernel: Any, sizes: list[int]) -> Any:
+def kernel_data(
+    kernel: pyopencl.Kernel, sizes: list[int]
+) -> ctypes.Array[ctypes.c_uint64]:
     """What `templates/opencl_start.ll.j2` calls a kernel, as memory to point to."""
     library = _library()
     functions = (library.clSetKernelArg, library.clEnqueueNDRangeKernel)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from tensorlang.errors import ArgumentError, DeviceError, TargetError
 from tensorlang.ir.dtypes import DType
 from tensorlang.runtime import calling, launcher
-from tensorlang.runtime.device_arrays import DeviceArray
+from tensorlang.runtime.device_arrays import DeviceArray, PlacedArray
 from tensorlang.runtime.device_kernel import DeviceKernel
 from tensorlang.runtime.given_arrays import seen
 from tensorlang.runtime.kernel import Artifact
@@ -27,13 +27,18 @@ from tensorlang.runtime.opencl_device import (
 )
 from tensorlang.targets import Target
 
+if TYPE_CHECKING:
+    import pyopencl as cl
+
+    from tensorlang.runtime.host_program import Data
+
 _POINTER: Final = ctypes.sizeof(ctypes.c_void_p)
 
 
 class _Program:
     """A kernel's program in one context, with the memory that it keeps there."""
 
-    def __init__(self, context: Context, code: bytes, host: Mapping[str, Any]) -> None:
+    def __init__(self, context: Context, code: bytes, host: Data) -> None:
         self.context: Final = context
         self._program = context.build(code)
         launches = host["launches"]
@@ -49,14 +54,14 @@ class _Program:
         self.table: Final = ctypes.addressof(self._pointers)
         self._reported: Final = np.zeros(1, np.int32)
         self._faults = context.over(self._reported)
-        self._temporaries: list[Any] = []
+        self._temporaries: list[cl.Buffer] = []
 
     @property
     def faults(self) -> int:
         """The handle of where checks report."""
         return int(self._faults.int_ptr)
 
-    def report(self, queue: Any) -> int:
+    def report(self, queue: cl.CommandQueue) -> int:
         """The fault of the launches that are done, which is then forgotten."""
         self.context.bring_back(self._faults, self._reported, queue)
         queue.finish()
@@ -134,7 +139,7 @@ class OpenCLKernel(DeviceKernel):
             found = self._programs[key] = made
         return found
 
-    def _slow(self, *args: Any) -> None:
+    def _slow(self, *args: object) -> None:
         """Check the arguments and run all launches; wait where the host has arrays."""
         check_process()
         call = self._known.call(args)
@@ -156,7 +161,7 @@ class OpenCLKernel(DeviceKernel):
         if code:
             self._fault(code)
 
-    def _where(self, there: Sequence[DeviceArray]) -> tuple[_Program, Any]:
+    def _where(self, there: Sequence[DeviceArray]) -> tuple[_Program, cl.CommandQueue]:
         """The program in the arrays' context, and the queue of the first of them.
 
         Raises:
@@ -176,7 +181,12 @@ class OpenCLKernel(DeviceKernel):
         return self._program(context), first.stream
 
     def _run(
-        self, call: calling.Call, program: _Program, queue: Any, *, wait: bool
+        self,
+        call: calling.Call,
+        program: _Program,
+        queue: cl.CommandQueue,
+        *,
+        wait: bool,
     ) -> int:
         held = [self._buffer(array, program.context) for array in call.arrays]
         handles = [0 if buffer is None else buffer.int_ptr for buffer in held]
@@ -206,7 +216,7 @@ class OpenCLKernel(DeviceKernel):
         return 0
 
     @staticmethod
-    def _buffer(array: Any, context: Context) -> Any:
+    def _buffer(array: PlacedArray, context: Context) -> cl.Buffer | None:
         """Device memory of an array; None of none."""
         if not array.nbytes:
             return None

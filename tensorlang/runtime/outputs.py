@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from tensorlang.errors import ArgumentError
 from tensorlang.runtime import arrays, buffers, calling
-from tensorlang.runtime.arrays import Array
-from tensorlang.runtime.signature import Dim, Signature, evaluate
+from tensorlang.runtime.arrays import Foreign
+from tensorlang.runtime.device_arrays import PlacedArray
+from tensorlang.runtime.signature import Dim, Scalars, Signature, evaluate
 
-Maker: TypeAlias = Callable[[Sequence[Any], Mapping[str, Any]], list[Array]]
+Maker: TypeAlias = Callable[[Sequence[object], Mapping[str, object]], list[PlacedArray]]
 """From the arguments of a call, outputs left away, and its named scalars, to arrays."""
 
-Empty: TypeAlias = Callable[[tuple[int, ...], np.dtype[Any]], Any]
+Empty: TypeAlias = Callable[[tuple[int, ...], np.dtype], PlacedArray]
 Origin: TypeAlias = "int | tuple[int, int]"  # a size, or (which input, which axis)
 
 
@@ -27,7 +28,7 @@ def output_maker(signature: Signature, empty: Empty = buffers.empty) -> Maker:
         empty: From shape and type to unwritten memory.
     """
     origins = _origins(signature)
-    plans: list[tuple[tuple[Origin, ...], np.dtype[Any]]] = []
+    plans: list[tuple[tuple[Origin, ...], np.dtype]] = []
     for position in signature.outs:
         spec = signature.buffers[position]
         plan = tuple(_origin(dim, origins) for dim in spec.shape)
@@ -35,7 +36,9 @@ def output_maker(signature: Signature, empty: Empty = buffers.empty) -> Maker:
             return lambda args, named: _evaluated(signature, args, named, empty)
         plans.append((plan, spec.numpy))  # type: ignore[arg-type]
 
-    def planned(args: Sequence[Any], named: Mapping[str, Any]) -> list[Array]:
+    def planned(
+        args: Sequence[Foreign], named: Mapping[str, object]
+    ) -> list[PlacedArray]:
         try:
             return [empty(_shape(plan, args), dtype) for plan, dtype in plans]
         except (AttributeError, IndexError, TypeError):
@@ -44,7 +47,7 @@ def output_maker(signature: Signature, empty: Empty = buffers.empty) -> Maker:
     return planned
 
 
-def _shape(plan: tuple[Origin, ...], args: Sequence[Any]) -> tuple[int, ...]:
+def _shape(plan: tuple[Origin, ...], args: Sequence[Foreign]) -> tuple[int, ...]:
     """The sizes that a plan names; launching checks that the inputs agree on them."""
     return tuple([d if isinstance(d, int) else args[d[0]].shape[d[1]] for d in plan])
 
@@ -68,12 +71,15 @@ def _origin(dim: Dim, origins: Mapping[str, tuple[int, int]]) -> Origin | None:
 
 
 def _evaluated(
-    signature: Signature, args: Sequence[Any], named: Mapping[str, Any], empty: Empty
-) -> list[Array]:
+    signature: Signature,
+    args: Sequence[Foreign],
+    named: Mapping[str, object],
+    empty: Empty,
+) -> list[PlacedArray]:
     """The general way, which checks the inputs' shapes as it goes."""
     count = len(signature.buffers) - len(signature.outs)
     inputs, values = args[:count], args[count:]
-    scalars = {s.name: v for s, v in zip(signature.free, values, strict=False)}
+    scalars: Scalars = {s.name: v for s, v in zip(signature.free, values, strict=False)}
     scalars.update(named)
     calling.bind(signature, list(_shapes(signature, inputs)), scalars)
     try:
@@ -93,7 +99,7 @@ def _evaluated(
 
 
 def _shapes(
-    signature: Signature, inputs: Sequence[Any]
+    signature: Signature, inputs: Sequence[object]
 ) -> Sequence[tuple[int, ...] | None]:
     """The inputs' shapes in the places of their buffers, None for the outputs."""
     given = iter(inputs)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from tensorlang.errors import ArgumentError
-from tensorlang.runtime.device_arrays import DeviceArray, extent_of
+from tensorlang.runtime.device_arrays import DeviceArray, PlacedArray, extent_of
 from tensorlang.runtime.signature import Signature
 
 if TYPE_CHECKING:
@@ -43,14 +43,14 @@ def separate_inputs(signature: Signature, call: Call) -> None:
                 call.arrays[j] = b.copy()
 
 
-def _touch(a: Any, b: Any) -> bool:
+def _touch(a: PlacedArray, b: PlacedArray) -> bool:
     """Whether the address ranges of two contiguous arrays overlap."""
     memory, first, first_end = extent_of(a)
     other, second, second_end = extent_of(b)
     return bool(memory == other and first < second_end and second < first_end)
 
 
-def _share(a: Any, b: Any) -> bool:
+def _share(a: PlacedArray, b: PlacedArray) -> bool:
     """Whether two arrays have an element in common; where unsure, they do."""
     if isinstance(a, DeviceArray) or isinstance(b, DeviceArray):
         return _touch(a, b)

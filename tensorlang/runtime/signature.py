@@ -16,6 +16,7 @@ import numpy as np
 
 from tensorlang.ir.dtypes import DType
 
+Scalars: TypeAlias = "dict[str, Any]"  # by name; whole numbers where shapes name them
 Dim: TypeAlias = "int | str | tuple[str, Dim, Dim]"
 
 OPERATIONS: Final[dict[str, Callable[[int, int], int]]] = {
@@ -45,7 +46,7 @@ class BufferSpec:
         return self.role != "in"
 
     @cached_property
-    def numpy(self) -> np.dtype[Any]:
+    def numpy(self) -> np.dtype:
         """The NumPy dtype of its elements."""
         return DType(self.dtype).numpy
 
@@ -96,7 +97,7 @@ class Signature:
         given = [str(b) for b in self.buffers] + ["*"] * bool(self.scalars)
         return f"{self.name}({', '.join(given + [str(s) for s in self.scalars])})"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """As JSON can hold it; `from_json` gives it back."""
         return {
             "name": self.name,

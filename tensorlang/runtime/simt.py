@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tensorlang.targets import Target
 
@@ -18,7 +18,7 @@ def lower(function: Function, target: Target) -> Function:
     return lowering.lower(function, target)
 
 
-def render(function: Function, target: Target, knobs: Mapping[str, Any]) -> str:
+def render(function: Function, target: Target, knobs: Mapping[str, object]) -> str:
     """The source of a lowered function in the target's language."""
     from tensorlang.codegen.c_family import render as printing  # noqa: PLC0415 - same
 

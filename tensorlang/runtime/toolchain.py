@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from tensorlang.errors import CodegenError, TargetError
 
@@ -137,7 +137,7 @@ def _run(command: Sequence[str]) -> str:
     return done.stdout + done.stderr
 
 
-def _text(nvrtc: Any, what: str, program: ctypes.c_void_p) -> str:
+def _text(nvrtc: ctypes.CDLL, what: str, program: ctypes.c_void_p) -> str:
     size = ctypes.c_size_t()
     getattr(nvrtc, f"nvrtcGet{what}Size")(program, ctypes.byref(size))
     room = ctypes.create_string_buffer(size.value)
@@ -145,14 +145,14 @@ def _text(nvrtc: Any, what: str, program: ctypes.c_void_p) -> str:
     return room.value.decode()
 
 
-def _checked(nvrtc: Any, code: int) -> None:
+def _checked(nvrtc: ctypes.CDLL, code: int) -> None:
     if code:
         nvrtc.nvrtcGetErrorString.restype = ctypes.c_char_p
         raise CodegenError(f"NVRTC: {nvrtc.nvrtcGetErrorString(code).decode()}")
 
 
 @cache
-def _nvrtc() -> Any:
+def _nvrtc() -> ctypes.CDLL:
     path = _library()
     if path is None:
         raise TargetError(f"NVRTC is not found: {REMEDY}")

@@ -191,7 +191,7 @@ def _symbols(signature: Signature) -> dict[str, str]:
     return found
 
 
-def _buffer(i: int, buffer: BufferSpec, symbols: dict[str, str]) -> dict[str, Any]:
+def _buffer(i: int, buffer: BufferSpec, symbols: dict[str, str]) -> dict[str, object]:
     """One buffer as the template wants it."""
     dims: list[str | None] = []
     for k, dim in enumerate(buffer.shape):
@@ -212,7 +212,7 @@ def _buffer(i: int, buffer: BufferSpec, symbols: dict[str, str]) -> dict[str, An
     }
 
 
-def _free(signature: Signature) -> list[dict[str, Any]]:
+def _free(signature: Signature) -> list[dict[str, object]]:
     """The scalars that calls give, as the template wants them."""
     first = len(signature.buffers)
     slots = {s.name: slot for slot, s in enumerate(signature.scalars, first)}
@@ -222,7 +222,7 @@ def _free(signature: Signature) -> list[dict[str, Any]]:
     ]
 
 
-def _scalar(scalar: ScalarSpec, slot: int, position: int) -> dict[str, Any]:
+def _scalar(scalar: ScalarSpec, slot: int, position: int) -> dict[str, object]:
     dtype = DType(scalar.dtype)
     return {
         "label": str(scalar),
