@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from tensorlang.codegen.simt.host import Launch
     from tensorlang.ir.nodes import Stmt
 
-Lanes = np.ndarray[Any, np.dtype[Any]]
+Lanes = np.ndarray
 SECTOR: Final = 32  # bytes of device memory that move together
 _BANKS: Final = 32
 _WORD: Final = 4

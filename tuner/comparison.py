@@ -64,7 +64,7 @@ def _numpy(work: str, *, fresh: bool = False) -> tuple[bool, Maker]:
     return fresh, lambda n, _: peers.numpy_random(work, n)
 
 
-def _normal(n: int) -> np.ndarray[Any, Any]:
+def _normal(n: int) -> np.ndarray:
     return np.random.default_rng(0).standard_normal(n, np.float32)
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 import ml_dtypes
 import numpy as np
 
-Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
+Array: TypeAlias = np.ndarray
 
 _OWN_ERRORS: Final = 4.0  # how often as far off as the reference itself a kernel may be
 # of the largest number; a sum that comes so near to it may overflow in another order
@@ -73,7 +73,7 @@ class Expected:
 def within(
     wide: Array,
     narrow: Array | None,
-    dtype: np.dtype[Any],
+    dtype: np.dtype,
     tolerance: float,
     spreads: bool = False,
 ) -> Expected:
@@ -130,7 +130,7 @@ def _around(wide: Array, other: Array, tolerance: float) -> tuple[Array, Array, 
     return wide - allowed, wide + allowed, lost
 
 
-def _outward(wide: Array, dtype: np.dtype[Any], side: float) -> Array:
+def _outward(wide: Array, dtype: np.dtype, side: float) -> Array:
     """Bounds in an output's type, none of them nearer than they were."""
     with np.errstate(all="ignore"):
         made = wide.astype(dtype)

@@ -14,11 +14,11 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
-from typing import Any, Final, Literal
+from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
-Array = np.ndarray[Any, np.dtype[Any]]
+Array: TypeAlias = np.ndarray
 Edge = Literal["before", "after"]
 EDGES: Final[tuple[Edge, ...]] = ("after", "before")
 CANARY: Final = 0xA5
@@ -39,7 +39,7 @@ class Guarded:
     """
 
     def __init__(
-        self, shape: tuple[int, ...], dtype: np.dtype[Any], edge: Edge = "after"
+        self, shape: tuple[int, ...], dtype: np.dtype, edge: Edge = "after"
     ) -> None:
         page = mmap.PAGESIZE
         size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 Call: TypeAlias = Callable[[], object]
-Arrays: TypeAlias = Sequence[np.ndarray[Any, Any]]
+Arrays: TypeAlias = Sequence[np.ndarray]
 Given: TypeAlias = Mapping[str, Any]
 
 
@@ -48,15 +48,13 @@ def torch_call(
     return call
 
 
-def _tensor(torch: Any, array: np.ndarray[Any, Any]) -> Any:
+def _tensor(torch: Any, array: np.ndarray) -> Any:
     if array.dtype.name == "bfloat16":
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(array)
 
 
-def onednn_prepacked(
-    x: np.ndarray[Any, Any], w: np.ndarray[Any, Any], threads: int
-) -> Call:
+def onednn_prepacked(x: np.ndarray, w: np.ndarray, threads: int) -> Call:
     """A product of oneDNN with a weight packed before, which PyTorch keeps private."""
     import torch
 

@@ -39,7 +39,7 @@ def jax_random(work: str, n: int) -> Call:
     return lambda: jitted(key).block_until_ready()
 
 
-def jax_dropout(x: np.ndarray[Any, Any], rate: float) -> Call:
+def jax_dropout(x: np.ndarray, rate: float) -> Call:
     """Dropout as every JAX library writes it: bernoulli, then where."""
     import jax
 
@@ -65,7 +65,7 @@ def torch_random(work: str, n: int, threads: int) -> Call:
     return fill
 
 
-def torch_dropout(x: np.ndarray[Any, Any], rate: float, threads: int) -> Call:
+def torch_dropout(x: np.ndarray, rate: float, threads: int) -> Call:
     """`torch.nn.functional.dropout` in training mode; its result is fresh."""
     import torch
 
@@ -179,7 +179,7 @@ def numba_random(work: str, n: int, threads: int) -> Call:
     return lambda: kernel(out, u32(0), u32(0))
 
 
-def numba_dropout(x: np.ndarray[Any, Any], rate: float, threads: int) -> Call:
+def numba_dropout(x: np.ndarray, rate: float, threads: int) -> Call:
     """The fused loop a careful person would write: hash, compare, scale, store."""
     import numba
 

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from tensorlang.runtime import Kernel
     from tensorlang.workload import Workload
 
-Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
+Array: TypeAlias = np.ndarray
 # what the written buffers hold in the end, in double precision and in their own types
 Results: TypeAlias = "tuple[list[Array] | None, list[Array] | None]"
 
@@ -109,7 +109,7 @@ class Reference:
         self._zeros = any(map(_loses_the_sign_of_zero, walk(self.func.body)))
 
     @cached_property
-    def results(self) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
+    def results(self) -> list[tuple[tuple[int, ...], np.dtype]]:
         """Shape and type of each written buffer."""
         known = self._taken.shapes
         written = (p.buffer for p in self.func.params if p.role != "in")

@@ -19,9 +19,9 @@ import numpy as np
 
 from tensorlang.ops.examples import Fill, Input, plain
 
-Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
+Array: TypeAlias = np.ndarray
 # by element type, values at which a kernel decides something
-Constants: TypeAlias = Mapping["np.dtype[Any]", tuple[Any, ...]]
+Constants: TypeAlias = Mapping[np.dtype, tuple[Any, ...]]
 
 SEED: Final = 1
 RANDOM: Final = ("random values", plain(SEED))
@@ -78,12 +78,12 @@ class Pool:
         )
 
 
-def _edge(dtype: np.dtype[Any]) -> float:
+def _edge(dtype: np.dtype) -> float:
     """Where the huge numbers of a type begin."""
     return math.ldexp(1.0, int(int(ml_dtypes.finfo(dtype).maxexp) * _HUGE))
 
 
-def _floats(dtype: np.dtype[Any]) -> Array:
+def _floats(dtype: np.dtype) -> Array:
     """Special numbers of a float type, from those next to 0 to its NaNs."""
     info = ml_dtypes.finfo(dtype)
     least, normal = float(info.smallest_subnormal), float(info.smallest_normal)
@@ -94,7 +94,7 @@ def _floats(dtype: np.dtype[Any]) -> Array:
     return np.concatenate([np.array(numbers).astype(dtype), _nans(dtype)])
 
 
-def _nans(dtype: np.dtype[Any]) -> Array:
+def _nans(dtype: np.dtype) -> Array:
     """Quiet and signalling NaNs of either sign, with payloads of few and many bits."""
     unsigned = np.dtype(f"u{dtype.itemsize}")
     bits = int(np.array(np.inf, dtype).view(unsigned))

@@ -137,7 +137,7 @@ class CudaTimer:
 
         return run
 
-    def _there(self, array: np.ndarray[Any, Any]) -> Any:
+    def _there(self, array: np.ndarray) -> Any:
         from tensorlang.runtime.cuda_arrays import array_at  # noqa: PLC0415 - the same
 
         row = np.ascontiguousarray(array)

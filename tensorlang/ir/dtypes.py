@@ -17,7 +17,7 @@ import numpy as np
 from tensorlang.errors import DTypeError
 
 if TYPE_CHECKING:
-    from typing import Any
+    pass
 
 # name -> (kind, bits, NumPy name); kinds: float, int, uint, bool
 _TABLE: Final[dict[str, tuple[str, int, str]]] = {
@@ -96,7 +96,7 @@ class DType:
         return self if self.lanes == lanes else DType(self.name, lanes)
 
     @property
-    def numpy(self) -> np.dtype[Any]:
+    def numpy(self) -> np.dtype:
         """The NumPy dtype of one lane."""
         return _numpy_dtype(self.name)
 
@@ -147,16 +147,16 @@ _LIMITS: Final = {
 
 
 @cache
-def _numpy_dtype(name: str) -> np.dtype[Any]:
+def _numpy_dtype(name: str) -> np.dtype:
     if name == "bf16":
         import ml_dtypes  # noqa: PLC0415 - only programs that use bf16 pay for it
 
-        bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+        bfloat16: np.dtype = np.dtype(ml_dtypes.bfloat16)
         return bfloat16
     return np.dtype(_TABLE[name][2])
 
 
-def as_dtype(spec: DType | str | type | np.dtype[Any]) -> DType:
+def as_dtype(spec: DType | str | type | np.dtype) -> DType:
     """The `DType` of a name or a type.
 
     Args:
