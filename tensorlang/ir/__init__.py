@@ -31,7 +31,13 @@ if TYPE_CHECKING:
     from tensorlang.ir import extremes, rows
     from tensorlang.ir.assembly import function
     from tensorlang.ir.derivatives import derivative
-    from tensorlang.ir.elementwise import elements, elementwise_tensors, stored, wide
+    from tensorlang.ir.elementwise import (
+        broadcast,
+        elements,
+        elementwise_tensors,
+        stored,
+        wide,
+    )
     from tensorlang.ir.frontend import (
         ReduceAxis,
         Reduction,
@@ -118,6 +124,7 @@ __all__ = [
     "binary",
     "bitcast",
     "boolean",
+    "broadcast",
     "cast",
     "ceil",
     "compute",
@@ -202,7 +209,7 @@ _INTRINSICS: Final = (
     "isinf", "isnan", "log", "log1p", "log2", "maximum", "minimum", "pow", "round",
     "sigmoid", "sin", "sqrt", "tanh", "trunc",
 )  # fmt: skip
-_ELEMENTWISE: Final = ("elementwise_tensors", "elements", "stored", "wide")
+_ELEMENTWISE: Final = ("broadcast", "elementwise_tensors", "elements", "stored", "wide")
 _HOME: Final[dict[str, tuple[str, str]]] = {
     **{name: ("frontend", name) for name in _FRONTEND},
     **{name: ("intrinsics", name) for name in _INTRINSICS},

@@ -57,7 +57,7 @@ def test_convolutions(window, stride):
 def test_batches_of_products():
     func = on_tensor_cores("math.matmul", ((2, 64, 40), (2, 40, 32)))
     a, b = arrays(func, (3, 50, 40), (3, 40, 32))
-    y, _ = outcome(func, (a, b), (3, 50, 32), t=3, m=50)
+    y, _ = outcome(func, (a, b), (3, 50, 32), n0=3, n1=50)
     want = a.astype("f8") @ b.astype("f8")
     np.testing.assert_allclose(y, want, rtol=2**-8, atol=2**-8)
 
