@@ -50,16 +50,22 @@ class Simplifier:
         new: frozenset[Var] | None = None,
     ) -> None:
         self.known = known
-        self._outer, self._new = outer, new
+        self._depth = 0 if outer is None else outer._depth + 1
+        # where more is known of a variable, and of what is not of variables alone
+        self._of: dict[Var, Simplifier] = {} if outer is None else outer._of
+        self._of_all = self if outer is None or new is None else outer._of_all
+        if new:
+            self._of = {**self._of, **dict.fromkeys(new, self)}
         self._done: dict[Expr, Expr] = {}
         self._sums: set[Expr] = set()  # in normal form
 
     def _outside(self, expr: Expr) -> Simplifier | None:
-        named, place = free_vars(expr), self
-        while place._outer and place._new is not None:
-            if not named.isdisjoint(place._new):
-                break
-            place = place._outer
+        """The innermost place around this one that knows as much of it."""
+        place = self._of_all
+        for var in free_vars(expr):
+            known = self._of.get(var, place)
+            if known._depth > place._depth:
+                place = known
         return None if place is self else place
 
     def visit(self, expr: Expr) -> Expr:
