@@ -180,6 +180,12 @@ def writes(node: Node) -> frozenset[Buffer]:
     return frozenset(contents(node).writes)
 
 
+def touches(stmt: Stmt, buffer: Buffer) -> bool:
+    """Whether something in a statement reads or writes a buffer."""
+    held = contents(stmt)
+    return buffer in held.reads or buffer in held.writes
+
+
 def blocks(node: Node) -> Iterator[Block]:
     """The blocks at or below `node`, in program order."""
     return iter(_first(node, Block, contents(node).blocks))

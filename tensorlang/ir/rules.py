@@ -50,21 +50,21 @@ class Simplifier:
         new: frozenset[Var] | None = None,
     ) -> None:
         self.known = known
-        self._depth = 0 if outer is None else outer._depth + 1
+        self.depth = 0 if outer is None else outer.depth + 1
         # where more is known of a variable, and of what is not of variables alone
-        self._of: dict[Var, Simplifier] = {} if outer is None else outer._of
-        self._of_all = self if outer is None or new is None else outer._of_all
+        self.basis_of: dict[Var, Simplifier] = {} if outer is None else outer.basis_of
+        self.basis = self if outer is None or new is None else outer.basis
         if new:
-            self._of = {**self._of, **dict.fromkeys(new, self)}
+            self.basis_of = {**self.basis_of, **dict.fromkeys(new, self)}
         self._done: dict[Expr, Expr] = {}
         self._sums: set[Expr] = set()  # in normal form
 
     def _outside(self, expr: Expr) -> Simplifier | None:
         """The innermost place around this one that knows as much of it."""
-        place = self._of_all
+        place = self.basis
         for var in free_vars(expr):
-            known = self._of.get(var, place)
-            if known._depth > place._depth:
+            known = self.basis_of.get(var, place)
+            if known.depth > place.depth:
                 place = known
         return None if place is self else place
 

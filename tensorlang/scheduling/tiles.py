@@ -114,7 +114,8 @@ class Localizer:
     def _pinned(self, expr: Expr) -> Expr:
         """`expr` with an axis of the block in the place of each outer loop."""
         pins: dict[Var, Expr] = {}
-        for var in linear(expr).vars & self.outside.keys():
+        named = linear(expr).vars
+        for var in filter(named.__contains__, self.outside):  # in the loops' order
             kind = self._kind(var)
             pins[var] = self._extra(f"v{var.name}", kind, self.outside[var], var)
         return substitute(expr, pins)

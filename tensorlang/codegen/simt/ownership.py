@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from tensorlang.codegen.blocks import conjuncts
 from tensorlang.ir.bounds import bounds, counted
-from tensorlang.ir.contents import free_vars, reads, writes
+from tensorlang.ir.contents import free_vars, reads, touches, writes
 from tensorlang.ir.nodes import (
     AtomicUpdate,
     Buffer,
@@ -85,6 +85,8 @@ def _places(
     node: Node, buffer: Buffer, block: frozenset[Var], around: tuple[For | If, ...] = ()
 ) -> Iterator[_Place | None]:
     """Each access of a buffer; None where nothing is known of it."""
+    if isinstance(node, Stmt) and not touches(node, buffer):
+        return
     if isinstance(node, (Load, Store, AtomicUpdate)) and node.buffer == buffer:
         yield _place(node, block, around)
     inside = (*around, node) if isinstance(node, (For, If)) else around

@@ -18,6 +18,7 @@ from typing import TypeAlias
 
 from tensorlang.codegen.simt.digits import rejoined
 from tensorlang.ir.bounds import Range, bounds, counted
+from tensorlang.ir.contents import touches
 from tensorlang.ir.nodes import (
     AtomicUpdate,
     Buffer,
@@ -102,6 +103,8 @@ def _places(
     node: Node, buffer: Buffer, around: tuple[For, ...], inside: bool
 ) -> Iterable[tuple[Expr | None, tuple[For, ...]]]:
     """Each access of the buffer: its index, and the loops around it."""
+    if isinstance(node, Stmt) and not touches(node, buffer):
+        return
     if isinstance(node, (Load, Store, AtomicUpdate)) and node.buffer == buffer:
         plain = inside and not isinstance(node, AtomicUpdate)
         yield (node.indices[0] if plain and node.indices else None), around
@@ -119,6 +122,8 @@ def _moved(body: Stmt, old: Buffer, new: Buffer, steps: Mapping[str, int]) -> St
     @rewriter
     def visit(node: Node, around: tuple[For, ...]) -> Node:
         if isinstance(node, Buffer):
+            return node
+        if isinstance(node, Stmt) and not touches(node, old):
             return node
         inner = (*around, node) if isinstance(node, For) else around
         made = rebuild(node, lambda child: visit(child, inner))
