@@ -83,6 +83,8 @@ def _piece(parameter: Parameter) -> _Piece:
             return _Piece((Key,), _key, f"{name}.words", f"{name}.impl", after=used)
         case Other("shape"):
             return _Piece((tuple,), _shape, attribute=name)
+        case Other("like", several=True):
+            return _Piece(fit=_likes, attribute=f"fit_{name}({name})")
         case Other("like"):
             return _Piece((np.ndarray,), _like, attribute=f"{name}.shape")
     return _Piece(attribute=name)
@@ -99,25 +101,32 @@ def bound(op: Definition) -> Callable[..., Launch]:
     }
     lines = [f"def {op.__name__}({', '.join(_arguments(op.spec.parameters, given))}):"]
     for name, piece in pieces.items():
-        if piece.fit is not None and (piece.types or piece.rows):
-            one = len(piece.types) == 1
-            fit = given[f"fit_{name}"] = partial(piece.fit, op.id, name)
-            given[f"types_{name}"] = piece.types[0] if one else piece.types
-            test = f"type({name}) {'is not' if one else 'not in'} types_{name}"
-            if piece.array.startswith("*"):
-                test += f" or not {name}"
-            if piece.rows:
-                given[f"known_{name}"] = _remembered(fit)
-                lines.append(f"if type({name}) is tuple:")
-                lines.append(f"    try: {name} = known_{name}(*{name})")
-                lines.append(f"    except TypeError: {name} = fit_{name}({name})")
-            how = "elif" if piece.rows else "if"
-            lines.append(f"{how} {test}: {name} = fit_{name}({name})")
+        if piece.fit is not None:
+            given[f"fit_{name}"] = partial(piece.fit, op.id, name)
+            lines += _fitting(name, piece, given)
     lines += _Handing(pieces, given).lines(op.spec.parameters)
     source = "\n    ".join(lines)
     exec(compile(source, f"<signature of {op.id}>", "exec"), given)  # noqa: S102
     made: Callable[..., Launch] = given[op.__name__]
     return made
+
+
+def _fitting(name: str, piece: _Piece, given: dict[str, Any]) -> Iterator[str]:
+    """The lines that make of an argument what is handed on."""
+    if piece.rows:
+        given[f"known_{name}"] = _remembered(given[f"fit_{name}"])
+        yield f"if type({name}) is tuple:"
+        yield f"    try: {name} = known_{name}(*{name})"
+        yield f"    except TypeError: {name} = fit_{name}({name})"
+    elif not piece.types:
+        return
+    one = len(piece.types) == 1
+    given[f"types_{name}"] = piece.types[0] if one else piece.types
+    test = f"type({name}) {'is not' if one else 'not in'} types_{name}"
+    if piece.array.startswith("*"):
+        yield f"if type({name}) is list: {name} = tuple({name})"
+        test += f" or not {name}"
+    yield f"{'elif' if piece.rows else 'if'} {test}: {name} = fit_{name}({name})"
 
 
 def _arguments(parameters: Sequence[Parameter], given: dict[str, Any]) -> Iterator[str]:
@@ -172,7 +181,7 @@ class _Handing:
         pairs = list(zip(self._arrays, kinds, strict=True))
         needed = [name for name, kind in pairs if not kind.optional]
         absent = [name for name, kind in pairs if kind.optional]
-        if absent and needed and not any(kind.number for kind in kinds):
+        if absent and needed:
             tests = [f"type({name}) is array" for name in needed]
             yield f"if {' and '.join(tests + [f'{name} is None' for name in absent])}:"
             attributes = self._attributes({NUMBERS: "", ABSENT: " ".join(absent)})
@@ -439,6 +448,16 @@ def _like(id: str, name: str, value: Any) -> _Like:
     if not hasattr(value, "shape"):
         raise ArgumentError(f"{id}: {name} is an array, not {value!r:.80}")
     return _Like(tuple(value.shape))
+
+
+def _likes(id: str, name: str, value: Any) -> tuple[tuple[int, ...], ...]:
+    arrays = value if type(value) is tuple and value else _listed(id, name, value)
+    return tuple(
+        [
+            array.shape if type(array) is np.ndarray else _like(id, name, array).shape
+            for array in arrays
+        ]
+    )
 
 
 def _key(id: str, name: str, value: Any) -> Any:

@@ -72,10 +72,13 @@ class Stage:
         for extent in extents(self.block):
             self._look(extent, loose, bounded)
         self._look(self.block.body, loose, bounded)
+        moved = False
         for n in range(len(axes) - 1):
+            moved = axes[n].var in bounded or (moved and n - 1 in self.joined)
             alike = axes[n].kind == axes[n + 1].kind in ("spatial", "reduction")
             free = loose.isdisjoint((axes[n].var, axes[n + 1].var))
-            if alike and free and axes[n + 1].var not in bounded:
+            whole = axes[n + 1].var not in bounded and _known(moved, axes[n + 1].extent)
+            if alike and free and whole:
                 self.joined.add(n)
         self._note_places()
 
@@ -112,14 +115,19 @@ class Stage:
             shape = buffers[0].shape
             found = [self.places[index] for index in access.indices]
             at = [place.get(each.along, -2) for each in found]
-            together = {
-                d
-                for d in set.intersection(*(dims[buffer] for buffer in buffers))
-                if at[d] in self.joined
-                and at[d + 1] == at[d] + 1
-                and found[d + 1].begin == _ZERO
-                and self._extent(at[d + 1]) == shape[d + 1]
-            }
+            both = set.intersection(*(dims[buffer] for buffer in buffers))
+            together, moved = set[int](), False
+            for d in range(len(shape) - 1):
+                moved = found[d].begin != _ZERO or (moved and d - 1 in together)
+                if (
+                    d in both
+                    and at[d] in self.joined
+                    and at[d + 1] == at[d] + 1
+                    and found[d + 1].begin == _ZERO
+                    and self._extent(at[d + 1]) == shape[d + 1]
+                    and _known(moved, shape[d + 1])
+                ):
+                    together.add(d)
             dims.update(dict.fromkeys(buffers, together))
             used = [
                 place[var]
@@ -199,6 +207,11 @@ class Stage:
 
 _ZERO: Final = as_expr(0)
 _ONE: Final = as_expr(1)
+
+
+def _known(moved: bool, extent: Expr) -> bool:
+    """Whether it is known how far a place moves when rows of an extent become one."""
+    return not moved or isinstance(extent, Const)
 
 
 def _is_bound(node: Any) -> TypeGuard[Compare]:
@@ -372,13 +385,15 @@ def _without_plain_names(node: Node) -> Node:
 def _divided(expr: Expr, products: Sequence[tuple[Poly, Var]]) -> Expr:
     """A sum of products of sizes in terms of sizes that are products themselves."""
     total: Poly = {}
-    for monomial, coefficient in poly(expr).items():
-        left = list(monomial)
+    for monomial, times in poly(expr).items():
+        left, coefficient = list(monomial), times
         for whole, var in products:
-            ((factors, _),) = whole.items()
-            if all(left.count(f) >= factors.count(f) for f in factors):
+            ((factors, by),) = whole.items()
+            inside = all(left.count(f) >= factors.count(f) for f in factors)
+            if inside and coefficient % by == 0:
                 for factor in factors:
                     left.remove(factor)
                 left.append(var)
+                coefficient //= by
         total = add(total, {merged_factors(tuple(left), ()): coefficient})
     return expr if total == poly(expr) else expression(total)

@@ -255,7 +255,7 @@ class Definition(Operator):  # noqa: D101 - it has one
         made = self.traced(workload)
         values = made.values(workload.shapes)
         results = tuple(made.at(result.shown, values) for result in made.results)
-        return results[0] if len(results) == 1 else results
+        return results if made.several or len(results) != 1 else results[0]
 
     # ----------------------------------------------------------------------- calls
 
@@ -272,7 +272,11 @@ class Definition(Operator):  # noqa: D101 - it has one
         """
         from tensorlang.ir.dtypes import as_dtype  # noqa: PLC0415 - only to prepare
 
-        asked = [tuple(attributes[name]) for name in self.spec.shapes]
+        asked: list[Any] = []
+        for p in self.spec.parameters:
+            if p.is_shape:
+                held = attributes[p.name]
+                asked += map(tuple, held if p.several else [held])
         given = (*(array.shape for array in arrays), *asked)
         kinds = (*(as_dtype(a.dtype).name for a in arrays), *[_SHAPE] * len(asked))
         rest = {k: v for k, v in attributes.items() if k not in self.spec.shapes}
@@ -294,7 +298,8 @@ class Definition(Operator):  # noqa: D101 - it has one
         )
         launch = self._launch(made.function, workload, target)
         check = made.checks[0] if len(made.checks) == 1 else made.check
-        return Ready.of(launch, inputs, outputs, check if made.checks else None)
+        asked_of = check if made.checks else None
+        return Ready.of(launch, inputs, outputs, asked_of, several=made.several)
 
     def _launch(self, func: Function, workload: Workload, target: Any) -> Any:
         """The kernel of a function: the same for all calls that it serves."""
@@ -325,7 +330,7 @@ def _shown(parameter: Parameter) -> str:
         array = "Operand" if kind.number else "Any"
         array = "Sequence[Any]" if kind.several else array
         return f"{array} | None" if kind.optional else array
-    return _SHOWN[kind.kind]
+    return "Sequence[Any]" if kind.several else _SHOWN[kind.kind]
 
 
 def operator(

@@ -97,7 +97,7 @@ def fix_sides(func: Function, facts: Facts) -> Function:
         axes = [axis.var for axis in block.axes if axis.kind == "spatial"]
         loads = [node for node in walk(block.body) if isinstance(node, Load)]
         if any(_transposed(load, axes) for load in loads):
-            for extent in {axis.extent for axis in block.axes}:
+            for extent in dict.fromkeys(axis.extent for axis in block.axes):
                 value = _value(facts, extent)
                 if value < SIDE:
                     fixed[extent] = as_expr(value)

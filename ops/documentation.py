@@ -73,7 +73,8 @@ def _usual(parameter: Parameter) -> str:
     """What is said of a parameter by its kind."""
     kind = parameter.kind
     if parameter.is_a("like"):
-        return "As in the forward call; only its shape counts."
+        whose = "their shapes count" if parameter.several else "its shape counts"
+        return f"As in the forward call; only {whose}."
     if not isinstance(kind, Arrays):
         return getattr(kind, "says", "") or "A number."
     says = "arrays" if kind.several else kind.says

@@ -147,9 +147,15 @@ class Static:
 
 @dataclass(frozen=True, slots=True)
 class Other:
-    """A parameter of a kind of its own: `scalar`, `key`, `shape`, `like`, `dtype`."""
+    """A parameter of a kind of its own: `scalar`, `key`, `shape`, `like`, `dtype`.
+
+    Attributes:
+        kind: Which.
+        several: Whether it is a list of these.
+    """
 
     kind: str
+    several: bool = False
 
 
 Kind: TypeAlias = Arrays | Static | Other
@@ -173,6 +179,16 @@ class Parameter:
         """Whether it is of one of the kinds that have a name."""
         return isinstance(self.kind, Other) and self.kind.kind == kind
 
+    @property
+    def several(self) -> bool:
+        """Whether it is a list."""
+        return not isinstance(self.kind, Static) and self.kind.several
+
+    @property
+    def is_shape(self) -> bool:
+        """Whether nothing of it but a shape counts."""
+        return self.is_a("shape") or self.is_a("like")
+
 
 @dataclass(frozen=True)
 class Spec:
@@ -195,8 +211,12 @@ class Spec:
     @cached_property
     def shapes(self) -> tuple[str, ...]:
         """The names of the parameters that are shapes."""
-        kinds = ("shape", "like")
-        return tuple(p.name for p in self.parameters if any(map(p.is_a, kinds)))
+        return tuple(p.name for p in self.parameters if p.is_shape)
+
+    def listed(self, attributes: Mapping[str, Any]) -> list[str]:
+        """The name of each shape of a call beside those of arrays."""
+        found = (p for p in self.parameters if p.is_shape)
+        return [p.name for p in found for _ in range(_times(p, attributes))]
 
     @cached_property
     def attributes(self) -> tuple[str, ...]:
@@ -215,7 +235,7 @@ class Spec:
             p.name
             for p in self.parameters
             if p.name in left | keys
-            for _ in range(attributes[p.name] if _several(p) else 1)
+            for _ in range(_times(p, attributes))
         ]
 
     def fitted(self, given: Mapping[str, Any], count: int) -> dict[str, Any]:
@@ -238,14 +258,15 @@ class Spec:
                 if value is inspect.Parameter.empty:
                     raise ArgumentError(f"{self.id}: {p.name} is needed")
                 made[p.name] = p.kind.fitted(self.id, p.name, value)
-            elif _several(p):
-                made[p.name] = given.get(p.name, count - len(self.arrays) + 1)
+            elif p.several:
+                others = len(self.arrays) + len(self.shapes) - 1
+                made[p.name] = given.get(p.name, count - others)
             elif p.is_a("key"):
                 made[p.name] = given.get(p.name, "threefry2x32")
             elif p.is_a("dtype"):
                 made[p.name] = value
         optional = [name for name, kind in self.arrays.items() if kind.optional]
-        missing = len(self.slots(made)) + len(self.shapes) - count
+        missing = len(self.slots(made)) + len(self.listed(made)) - count
         if optional and missing > 0 and ABSENT not in made:
             made[ABSENT] = " ".join(optional[-missing:])
         return made
@@ -258,13 +279,14 @@ class Spec:
             ArgumentError: there are more arrays or fewer.
         """
         names = self.slots(attributes)
-        if len(dtypes) != len(names) + len(self.shapes):
-            listed = ", ".join((*names, *self.shapes))
+        shapes = self.listed(attributes)
+        if len(dtypes) != len(names) + len(shapes):
+            listed = ", ".join((*names, *shapes))
             raise ArgumentError(
                 f"{self.id} takes {len(names)} arrays ({listed}), not {len(dtypes)}"
             )
-        alike: dict[str, dict[str, str]] = {}
-        for name, dtype in zip(names, dtypes, strict=False):
+        alike: dict[str, dict[Any, str]] = {}
+        for n, (name, dtype) in enumerate(zip(names, dtypes, strict=False)):
             kind = self.arrays.get(name, Arrays())
             if kind.dtypes and dtype not in kind.dtypes:
                 listed = ", ".join(kind.dtypes)
@@ -276,7 +298,7 @@ class Spec:
                     else f"{self.id}: {name} is an array of {listed}, not of {dtype}"
                 )
             if kind.dtypes and not kind.inplace:
-                alike.setdefault(kind.says, {})[name] = dtype
+                alike.setdefault(kind.says, {})[name, n] = dtype
         weights, floats = alike.pop("weights", {}), alike.get("floats", {})
         for kinds in alike.values():
             if len(set(kinds.values())) > 1:
@@ -286,19 +308,21 @@ class Spec:
                 )
         self._check_weights(weights, floats)
 
-    def _check_weights(self, weights: dict[str, str], floats: dict[str, str]) -> None:
+    def _check_weights(self, weights: dict[Any, str], floats: dict[Any, str]) -> None:
         kinds, beside = {*weights.values()}, {*floats.values()}
         if kinds <= beside or (kinds == {"f32"} and beside <= {*NARROW}):
             return
-        shown = ", ".join(f"{n} {kind}" for n, kind in (floats | weights).items())
+        shown = ", ".join(f"{n} {kind}" for (n, _), kind in (floats | weights).items())
+        narrow = " and ".join(n for n, _ in weights)
         raise DTypeError(
-            f"{self.id}: all arrays have one type, or {' and '.join(weights)} are f32 "
-            f"beside f16 or bf16; got {shown}"
+            f"{self.id}: all arrays have one type, or {narrow} are f32 beside f16 or "
+            f"bf16; got {shown}"
         )
 
 
-def _several(parameter: Parameter) -> bool:
-    return isinstance(parameter.kind, Arrays) and parameter.kind.several
+def _times(parameter: Parameter, attributes: Mapping[str, Any]) -> int:
+    """How many arrays or shapes of a call are of a parameter."""
+    return int(attributes[parameter.name]) if parameter.several else 1
 
 
 if TYPE_CHECKING:
@@ -415,7 +439,7 @@ def kind_of(where: str, said: Any) -> Kind:
     if isinstance(said, (Arrays, Other, Static)):
         return said
     origin, of = get_origin(said), get_args(said)
-    if origin is Sequence and len(of) == 1 and isinstance(of[0], Arrays):
+    if origin is Sequence and len(of) == 1 and isinstance(of[0], (Arrays, Other)):
         return replace(of[0], several=True)
     if origin is Literal:
         *others, last = map(repr, of)

@@ -78,7 +78,7 @@ class Ready:
         inputs: Canonical shapes, None where the caller's shape is canonical.
         results: Shape for the caller, canonical shape, and type of each result.
         reshaped: Whether there is an input whose canonical shape is another one.
-        single: The only result, or None where there are several.
+        single: The only result, or None where they are a tuple.
         small: Whether that one is so small that NumPy's allocator is best.
         check: Refuses scalars that are out of their domain.
     """
@@ -98,11 +98,13 @@ class Ready:
         inputs: tuple[Shape | None, ...],
         results: tuple[tuple[Shape, Shape, np.dtype[Any]], ...],
         check: Callable[[Sequence[Any]], None] | None = None,
+        *,
+        several: bool = False,
     ) -> Ready:
         """A kernel, with what follows from the shapes that it takes and gives."""
         from tensorlang.runtime.buffers import SMALLEST  # noqa: PLC0415 - to prepare
 
-        single = results[0] if len(results) == 1 else None
+        single = results[0] if len(results) == 1 and not several else None
         small = single and math.prod(single[0]) * single[2].itemsize < SMALLEST
         reshaped = any(shape is not None for shape in inputs)
         return cls(launch, inputs, results, reshaped, single, bool(small), check)
@@ -541,7 +543,7 @@ def _fresh(op: Operator, ready: Ready, like: Any) -> tuple[list[Any], Any]:
         array, result = empty(op.id, shape, dtype, like)
         outs.append(array if shape == inner else array.reshape(inner))
         shown.append(result)
-    return outs, shown[0] if len(shown) == 1 else tuple(shown)
+    return outs, shown[0] if ready.single else tuple(shown)
 
 
 def _given(
@@ -550,7 +552,7 @@ def _given(
     """The memory of the caller's `out`, and what is to be copied there afterwards."""
     from tensorlang.ops.results import given  # noqa: PLC0415 - loads the runtime
 
-    several = len(ready.results) > 1
+    several = ready.single is None
     wanted = tuple(out) if several and isinstance(out, (tuple, list)) else (out,)
     if len(wanted) != len(ready.results):
         raise ArgumentError(

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 from tensorlang.errors import OperatorError, TensorlangError
-from tensorlang.ir import f32, f64, function, i64
+from tensorlang.ir import f32, f64, function, i32, i64
 from tensorlang.ir.assembly import bound, with_variables
 from tensorlang.ir.dtypes import DType, as_dtype
 from tensorlang.ir.frontend import Tensor
@@ -88,6 +88,7 @@ class Trace:
         results: What comes out.
         sizes: What the sizes of the function are, by name.
         checks: What is asked of the scalars at each call.
+        several: Whether it returns a tuple, of one result too.
     """
 
     symbols: tuple[tuple[Var | None, ...], ...]
@@ -99,6 +100,7 @@ class Trace:
     results: tuple[Result, ...]
     sizes: Mapping[str, Expr]
     checks: tuple[Callable[[Sequence[Any]], None], ...]
+    several: bool
 
     def values(self, shapes: Sequence[Shape]) -> dict[Var, int]:
         """What the symbols are for shapes of this pattern."""
@@ -185,9 +187,10 @@ class _Tracer:
         self._numbers: list[Var] = []
         self._scalars: list[Var] = []
         self._symbols: list[tuple[Var | None, ...]] = []
+        self._several = False
         rest = [p for p in spec.parameters if p.name not in spec.shapes]
         self._given = {p.name: self._argument(p) for p in rest}
-        self._given |= {name: self._sizes(self._left.pop(0)[0]) for name in spec.shapes}
+        self._given |= {p.name: self._shape(p) for p in spec.parameters if p.is_shape}
 
     # ----------------------------------------------------------- placeholders
 
@@ -203,8 +206,10 @@ class _Tracer:
             if name in self._attributes.get(ABSENT, "").split():
                 return None
             if name in self._attributes.get(NUMBERS, "").split():
-                self._numbers.append(Var(name, self._number_type(kind)))
-                return self._numbers[-1]
+                beside = self._number_type(kind)
+                self._numbers.append(Var(name, i32 if beside.is_bool else beside))
+                number: Expr = self._numbers[-1]  # kernels take no truths
+                return number.not_equal(0) if beside.is_bool else number
             return self._array(name, kind)
         if kind.kind == "scalar":
             wide = f64 if "f64" in self._dtypes else f32
@@ -229,6 +234,14 @@ class _Tracer:
         made = Tensor(Buffer(f"{name}{_GIVEN}", as_dtype(dtype), extents), None, sizes)
         self._arrays.append((made, kind.inplace))
         return made
+
+    def _shape(self, parameter: Parameter) -> Any:
+        """The sizes of what only the shape counts of; of each of a list."""
+        count = self._attributes[parameter.name] if parameter.several else 1
+        found = [self._sizes(self._left.pop(0)[0]) for _ in range(count)]
+        called = (var for symbols in self._symbols[-count:] for var in symbols)
+        self.facts.outer |= {var for var in called if var is not None}
+        return found if parameter.several else found[0]
 
     def _sizes(self, shape: Shape) -> tuple[Size, ...]:
         first = sum(map(len, self._symbols))
@@ -255,6 +268,8 @@ class _Tracer:
     def function(self, made: Any) -> tuple[Function, list[Tensor]]:
         """The function of what the body returned, and its results."""
         outputs = list(made) if isinstance(made, tuple) else [made]
+        updates = any(updated for _, updated in self._arrays)
+        self._several = isinstance(made, tuple) and not updates
         if not outputs or not all(
             isinstance(each, Tensor) and each.stage is not None for each in outputs
         ):
@@ -347,6 +362,7 @@ class _Tracer:
             ),
             sizes,
             tuple(self._check(*check) for check in facts.checks),
+            self._several,
         )
 
     def _open(self) -> dict[Var, str]:

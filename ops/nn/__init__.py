@@ -45,6 +45,8 @@ from tensorlang.ops.nn.joining import concatenate as concatenate
 from tensorlang.ops.nn.joining import concatenate_grad as concatenate_grad
 from tensorlang.ops.nn.joining import pad as pad
 from tensorlang.ops.nn.joining import pad_grad as pad_grad
+from tensorlang.ops.nn.joining import split as split
+from tensorlang.ops.nn.joining import stack as stack
 from tensorlang.ops.nn.movement import batch_flatten as batch_flatten
 from tensorlang.ops.nn.movement import batch_flatten_grad as batch_flatten_grad
 from tensorlang.ops.nn.movement import reshape as reshape
@@ -107,8 +109,6 @@ from tensorlang.ops.nn.softmax import log_softmax as log_softmax
 from tensorlang.ops.nn.softmax import log_softmax_grad as log_softmax_grad
 from tensorlang.ops.nn.softmax import softmax as softmax
 from tensorlang.ops.nn.softmax import softmax_grad as softmax_grad
-from tensorlang.ops.nn.splitting import split as split
-from tensorlang.ops.nn.splitting import stack as stack
 from tensorlang.ops.nn.winograd_packing import PackedWindows as PackedWindows
 from tensorlang.ops.nn.winograd_packing import conv2d_winograd as conv2d_winograd
 from tensorlang.ops.nn.winograd_packing import (

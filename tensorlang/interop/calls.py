@@ -100,9 +100,10 @@ def _declared(parameter: signature.Parameter) -> str:
             return kinds[0].__name__ if named else "other"
         case Other("scalar"):
             return "int" if type(parameter.default) is int else "float"
+        case Other("like", several=several):
+            return "arrays" if several else "array"
         case Other(kind):
-            other = {"shape": "sizes", "like": "array", "dtype": "str"}
-            return other.get(kind, kind)
+            return {"shape": "sizes", "dtype": "str"}.get(kind, kind)
 
 
 def _kind(parameter: inspect.Parameter) -> str:

@@ -84,6 +84,7 @@ if TYPE_CHECKING:
         tanh,
         trunc,
     )
+    from tensorlang.ir.joining import joined
     from tensorlang.ir.nodes import (
         Buffer,
         Const,
@@ -151,6 +152,7 @@ __all__ = [
     "intrinsic",
     "isinf",
     "isnan",
+    "joined",
     "log",
     "log1p",
     "log2",
@@ -217,6 +219,7 @@ _HOME: Final[dict[str, tuple[str, str]]] = {
     "Size": ("sizes", "Size"),
     "derivative": ("derivatives", "derivative"),
     "function": ("assembly", "function"),
+    "joined": ("joining", "joined"),
     **{name: ("elementwise", name) for name in _ELEMENTWISE},
     "require": ("sizes", "require"),
     "parse": ("parser", "parse"),

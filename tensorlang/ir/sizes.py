@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tensorlang.errors import IRError, ShapeError, TensorlangError
-from tensorlang.ir.affine import add, expression, poly, value_of
+from tensorlang.ir.affine import add, expression, poly, scaled, value_of
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.nodes import (
@@ -62,6 +62,7 @@ class Facts:
         same: Symbols that equal something else wherever the guards hold.
         checks: Conditions on scalars, which each call has to meet, and what is said.
         views: Inputs that are seen in another shape, by the name of their buffer.
+        outer: Symbols that are sizes of no array of the kernel.
     """
 
     values: dict[Var, int] = field(default_factory=dict)
@@ -69,6 +70,7 @@ class Facts:
     same: dict[Var, Expr] = field(default_factory=dict)
     checks: list[tuple[Expr, str, type[TensorlangError]]] = field(default_factory=list)
     views: dict[str, Any] = field(default_factory=dict)
+    outer: set[Var] = field(default_factory=set)
 
     def symbol(self, name: str, value: int) -> Size:
         """A new size; 1 is none, as arrays are broadcast along it."""
@@ -98,6 +100,14 @@ class Facts:
 
     def _equate(self, a: Expr, b: Expr) -> None:
         self.guards[Compare("eq", a, b)] = None
+        total = add(poly(a), poly(b), -1)
+        outer = self.outer & (free_vars(a) | free_vars(b))
+        for var in sorted(outer, key=lambda var: var.name):
+            by = total.get((var,), 0)
+            other = expression(add(scaled(total, -by), poly(var)))
+            if abs(by) == 1 and var not in free_vars(other):
+                self.same[var] = other
+                return
         for this, other in ((a, b), (b, a)):
             if isinstance(this, Var) and this not in free_vars(other):
                 self.same[this] = other

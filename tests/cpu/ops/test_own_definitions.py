@@ -10,7 +10,7 @@ import pytest
 from tensorlang import ir
 from tensorlang.errors import DTypeError, IRError, OperatorError, ShapeError
 from tensorlang.ops import elementwise, operator
-from tensorlang.ops.signature import Float, Scalar
+from tensorlang.ops.signature import Anything, Float, Floats, Like, Scalar
 
 RNG = np.random.default_rng(0)
 
@@ -202,3 +202,92 @@ def test_axes_that_are_none(axes, says, request):
 
     with pytest.raises(IRError, match=says):
         operator(f"own.axes{number}")(body)(X)
+
+
+# ------------------------------------------------- shapes alone, views, several results
+
+
+@operator("test.own.rows_like", whole=True)
+def rows_like(dy: Floats, x: Like) -> ir.Tensor:
+    """The first rows of `x` are those of `dy`, the last one is 0."""
+    ir.require(dy.shape == (x[0] - 1, x[1]), "dy has a row less than x")
+
+    def element(i: ir.Expr, j: ir.Expr) -> ir.Expr:
+        inside = i < dy.shape[0]
+        there = ir.nodes.Load(dy.buffer, (i, j), inside)
+        return ir.select(inside, there, ir.as_expr(0.0, dy.dtype))
+
+    return ir.compute(x, element, "dx")
+
+
+def test_of_an_array_only_the_shape_may_count():
+    """It is no parameter of the kernel, and its sizes are said by those of others."""
+    dy = np.ones((3, 5), np.float32)
+    for x in (np.empty((4, 5)), np.empty((8, 10), np.int8)[::2, ::2]):
+        found = rows_like(dy, x)
+        np.testing.assert_array_equal(found, np.pad(dy, ((0, 1), (0, 0))))
+    assert len(rows_like.kernel(dy, x, target="llvm").signature.buffers) == 2
+    assert rows_like.shape((6, 2), (7, 2)) == (7, 2)
+    with pytest.raises(ShapeError, match="a row less"):
+        rows_like(dy, dy)
+
+
+@operator("test.own.as_row", view=True)
+def as_row(x: Anything) -> ir.Tensor:
+    """All elements in a row."""
+    held = ir.reshaped(x, (ir.elements(x.shape),))
+    made = ir.compute(held.shape, lambda i: held[i], "y")
+    return ir.reshaped(made, (1, *held.shape))
+
+
+def test_a_result_may_be_a_view():
+    x = np.arange(12.0).reshape(3, 4)
+    assert np.shares_memory(as_row(x), x)
+    np.testing.assert_array_equal(as_row(x.T), x.T.reshape(1, 12))
+    out = np.empty((1, 12))
+    np.testing.assert_array_equal(as_row(x, out=out), x.reshape(1, 12))
+    assert not np.shares_memory(out, x)
+
+
+@operator("test.own.halves")
+def halves(x: Floats, *, parts: int = 2) -> tuple[ir.Tensor, ...]:
+    """Products with 0, 1, ..."""
+    return tuple(
+        ir.compute(x.shape, lambda i, n=n: x[i] * float(n), f"y{n}")
+        for n in range(parts)
+    )
+
+
+def test_a_tuple_of_one_result_is_a_tuple():
+    x = np.ones(3, np.float32)
+    assert isinstance(halves(x, parts=1), tuple)
+    assert len(halves(x)) == 2
+    assert halves.shape((3,), parts=1) == ((3,),)
+    out = (np.empty(3, np.float32),)
+    assert halves(x, parts=1, out=out) is out
+
+
+@operator("test.own.behind")
+def behind(x: Floats, *, fixed: bool) -> ir.Tensor:
+    """All rows but the first two."""
+    rows, width = x.shape[0], int(x.shape[1]) if fixed else x.shape[1]
+    held = ir.reshaped(x, (rows, width))
+    return ir.compute((rows - 2, width), lambda i, j: held[i + 2, j], "y")
+
+
+@pytest.mark.parametrize("fixed", [True, False])
+def test_rows_from_one_on(fixed):
+    """They are one long row where it is known where that begins."""
+    for rows in (4, 9):
+        x = np.arange(rows * 8.0).reshape(rows, 8)
+        np.testing.assert_array_equal(behind(x, fixed=fixed), x[2:])
+    func = behind.function(behind.workload((9, 8), fixed=fixed))
+    assert [p.buffer.ndim for p in func.params] == [2 - fixed] * 2
+
+
+def test_truths_beside_numbers():
+    from tensorlang.ops import math
+
+    a = np.array([True, False])
+    np.testing.assert_array_equal(math.equal(a, True), a)
+    np.testing.assert_array_equal(math.logical_or(a, False), a)

@@ -136,7 +136,7 @@ def test_pad_and_its_gradient(shape, padding):
     same(nn.pad_grad(y, x, padding), x)
     flat = tuple(n for pair in padding for n in pair)
     assert nn.pad.shape(shape, padding=flat) == y.shape
-    assert nn.pad_grad.shape(y.shape, padding=flat) == x.shape
+    assert nn.pad_grad.shape(y.shape, x.shape, padding=flat) == x.shape
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -90,7 +90,11 @@ X = draw((2, 3))
         (lambda: nn.split(X, 0), ArgumentError, "one part at least, not 0"),
         (lambda: nn.split(X, (1, 3), 1), ShapeError, r"\(1, 3\) do not make 3"),
         (lambda: nn.split(X, (-1, 4), 1), ArgumentError, "sizes from 0 on"),
-        (lambda: nn.split(X, "ab"), ArgumentError, "made of whole numbers"),
+        (
+            lambda: nn.split(X, "ab"),
+            ArgumentError,
+            "parts is a number, or whole numbers",
+        ),
         (lambda: nn.split(X, 1, 2), ArgumentError, "axis 2 does not exist"),
         (lambda: nn.stack([]), ArgumentError, "a list of arrays, at least one"),
         (lambda: nn.stack([X, X.T]), ShapeError, r"\(2, 3\) and \(3, 2\) differ"),
