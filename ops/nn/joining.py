@@ -12,6 +12,7 @@ from tensorlang import ir
 from tensorlang.errors import ArgumentError
 from tensorlang.ops.definition import operator
 from tensorlang.ops.signature import Anything, Like, Number, Static
+from tensorlang.ops.tensors import MOST_ELEMENTS
 
 if TYPE_CHECKING:
     from tensorlang.ir import Expr, Tensor
@@ -125,6 +126,11 @@ def _around(
         min(padding, default=0) >= 0,
         "padding is from 0 on, not {padding}; a slice takes elements away",
         ArgumentError,
+        padding=padding,
+    )
+    ir.require(
+        sum(padding) <= MOST_ELEMENTS,
+        "an array padded by {padding} has more than 2**48 elements; pad less",
         padding=padding,
     )
     pairs = [*zip(low, high, strict=True)]

@@ -168,9 +168,14 @@ def _completed(given: Sequence[Any], shape: int | tuple[int, ...]) -> tuple[Any,
     """The shape of as many elements, with what is left in the place of -1.
 
     Raises:
-        ShapeError: the elements are not as many.
+        ShapeError: the elements are not as many, or too many for any array.
     """
     made = shape if isinstance(shape, tuple) else (shape,)
+    ir.require(
+        math.prod(extent for extent in made if extent > 0) < _TOO_MANY,
+        "no array can have the shape {made}: its extents are too large",
+        made=made,
+    )
     left = [n for n, extent in enumerate(made) if extent == -1]
     total, known = math.prod(given), math.prod(e for e in made if e != -1)
     if len(left) == 1 and known > 0 and total % known == 0:
@@ -181,11 +186,6 @@ def _completed(given: Sequence[Any], shape: int | tuple[int, ...]) -> tuple[Any,
         "hold as many; at most one extent may be -1",
         given=tuple(given),
         total=total,
-        made=made,
-    )
-    ir.require(
-        math.prod(extent for extent in made if extent) < _TOO_MANY,
-        "no array can have the shape {made}: its extents are too large",
         made=made,
     )
     return made

@@ -220,6 +220,7 @@ X = draw((2, 3))
             ShapeError,
             "6 elements, and shape .* not hold",
         ),
+        (lambda: nn.reshape(X, 2**70), ShapeError, "its extents are too large"),
         (lambda: nn.reshape(X, (-1, -1)), ShapeError, "at most one extent may be -1"),
         (lambda: nn.reshape_grad(X, X, (6,)), ShapeError, r"shape \(6,\) is needed"),
         (lambda: nn.batch_flatten(draw(())), ShapeError, "has no batch"),
