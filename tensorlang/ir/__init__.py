@@ -7,7 +7,7 @@ tensor-expression style; `show` and `parse` are its text; `run` executes any fun
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from tensorlang.ir.dtypes import (
     DType,
@@ -230,7 +230,7 @@ _HOME: Final[dict[str, tuple[str, str]]] = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name in _MODULES:
         return import_module(f"tensorlang.ir.{name}")
     if name not in _HOME:

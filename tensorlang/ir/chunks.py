@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from tensorlang.ir.frontend import Tensor, compute, reduce_axis, reduction
+from tensorlang.ir.frontend import Body, Tensor, compute, reduce_axis, reduction
 from tensorlang.ir.nodes import Binary, Block, For, Var, as_expr
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.visit import substitute
@@ -104,7 +104,7 @@ class Parts:
         """The fold of whole parts, or of the rest, in a nest of its own."""
         axis = reduce_axis(self.length, f"{self.name}k")
 
-        def folded(*part: Any) -> Any:
+        def folded(*part: Var) -> Body:
             m, *behind = self.row(part)
             at = (m, part[0] * self.length + axis.var, *behind)
             return reduction(reducer, value(side, part, at), axis)
@@ -129,7 +129,7 @@ class Parts:
         """The values of all parts of each row, folded."""
         axis = reduce_axis(self.number, f"{self.name}p")
 
-        def folded(*row: Any) -> Any:
+        def folded(*row: Var) -> Body:
             behind = row[1:] if self._single else row
             return reduction(reducer, value((axis.var, *behind)), axis)
 

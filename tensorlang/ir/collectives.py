@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from tensorlang.ir import mma
 from tensorlang.ir.dtypes import DType, bf16, f16, f32, i64
 from tensorlang.ir.natives import DTypes, Intrinsic
 from tensorlang.ir.nodes import Call, Expr, ExprLike, Load, Node, as_expr
+from tensorlang.ir.numeric import Array
 from tensorlang.ir.visit import walk
 
 WARP: Final = 32
@@ -56,10 +57,10 @@ def _shuffled(name: str) -> Callable[[DTypes], DType]:
     return result
 
 
-def _from(source: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+def _from(source: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:
     """The value of lane `source(own, given)`; one's own where there is no such lane."""
 
-    def meaning(values: Any, given: Any) -> Any:
+    def meaning(values: Array, given: Array) -> Array:
         own = np.arange(WARP)[None, :]
         lane = source(own, given)
         inside = (lane >= 0) & (lane < WARP)

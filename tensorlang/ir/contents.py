@@ -66,7 +66,7 @@ class Contents:
         self.allocations += held.allocations
 
 
-def _named(found: Contents, node: Any) -> None:
+def _named(found: Contents, node: Block) -> None:
     found.names.add(node.name)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from tensorlang.errors import DTypeError
 from tensorlang.ir import numeric
 from tensorlang.ir.dtypes import DType, bf16, f32
 from tensorlang.ir.natives import Intrinsic
+from tensorlang.ir.numeric import Array
 
 
 def _dot_type(dtypes: tuple[DType, ...]) -> DType:
@@ -20,7 +21,7 @@ def _dot_type(dtypes: tuple[DType, ...]) -> DType:
     return dtypes[0]
 
 
-def _dot(acc: Any, a0: Any, a1: Any, b0: Any, b1: Any) -> Any:
+def _dot(acc: Array, a0: Array, a1: Array, b0: Array, b1: Array) -> Array:
     """Two fused steps, the odd product first, as the processor does them."""
     a0, a1, b0, b1 = (
         _flushed(np.asarray(x).astype(np.float32)) for x in (a0, a1, b0, b1)
@@ -28,13 +29,13 @@ def _dot(acc: Any, a0: Any, a1: Any, b0: Any, b1: Any) -> Any:
     return _step(a0, b0, _step(a1, b1, _flushed(np.asarray(acc))))
 
 
-def _step(a: Any, b: Any, acc: Any) -> Any:
+def _step(a: Array, b: Array, acc: Array) -> Array:
     with np.errstate(all="ignore"):
         exact = numeric.sum_to_odd(a.astype("f8") * b.astype("f8"), acc.astype("f8"))
         return _flushed(exact.astype(np.float32), exact)
 
 
-def _flushed(near: Any, exact: Any = None) -> Any:
+def _flushed(near: Array, exact: Array | None = None) -> Array:
     """0 for what is below the normal numbers when rounded to their digits."""
     size = np.abs(near if exact is None else exact)
     return np.where(size < _TINY, np.copysign(np.float32(0), near), near)

@@ -55,6 +55,7 @@ class Branch:
 
 
 Slope: TypeAlias = Sum | Branch
+Rule: TypeAlias = Callable[[Slope], Slope]
 ZERO: Final = Sum()
 # a factor of the chain rule: a coefficient and a product
 Factor: TypeAlias = "tuple[float, Product]"
@@ -65,7 +66,7 @@ def derivative(
     seeds: Sequence[Expr | None],
     operands: Sequence[Expr | None],
     floats: Sequence[bool],
-    attributes: Mapping[str, Any],
+    attributes: Mapping[str, object],
 ) -> tuple[Expr | None, ...]:
     """The gradients of the operands of a definition, from those of its results.
 
@@ -126,7 +127,7 @@ def _between(results: Iterable[Expr], wrt: set[Expr]) -> list[Expr]:
     """The floats that lie between, each once, its parts before it."""
     order: dict[Expr, bool] = {}
 
-    def visit(node: Any) -> bool:
+    def visit(node: Expr) -> bool:
         if node not in order:
             below = [visit(c) for c in children(node) if isinstance(c, Expr)]
             order[node] = node in wrt or (any(below) and node.dtype.is_float)
@@ -326,7 +327,7 @@ def _written(powers: dict[Expr, int], coefficient: float, dtype: DType) -> Expr:
 # ------------------------------------------------------------- functions of one operand
 
 
-def _by(*parts: Expr, below: Expr | None = None, times_: float = 1.0) -> Any:
+def _by(*parts: Expr, below: Expr | None = None, times_: float = 1.0) -> Rule:
     def rule(slope: Slope) -> Slope:
         for part in parts:
             slope = times(slope, factor(part))
@@ -344,7 +345,7 @@ def _sign(x: Expr) -> Expr:
 
 
 # by name, from the call and its operands to the slopes' factor
-_FUNCTIONS: Final[dict[str, Callable[[Expr, Expr], Callable[[Slope], Slope]]]] = {
+_FUNCTIONS: Final[dict[str, Callable[[Expr, Expr], Rule]]] = {
     "exp": lambda y, _: _by(y),
     "exp2": lambda y, _: _by(y, times_=math.log(2)),
     "expm1": lambda _, x: _by(intrinsics.exp(x)),
@@ -377,11 +378,13 @@ def _fma(slope: Slope, _: Expr, a: Expr, b: Expr, c: Expr) -> tuple[Slope, ...]:
     return times(slope, factor(b)), times(slope, factor(a)), slope
 
 
-def _of_one(rule: Callable[..., Any]) -> Callable[..., Any]:
+def _of_one(
+    rule: Callable[[Expr, Expr], Rule],
+) -> Callable[[Slope, Expr, Expr], Slope]:
     return lambda slope, y, x: rule(y, x)(slope)
 
 
-_CALLS: Final[dict[str, Callable[..., Any]]] = {
+_CALLS: Final[dict[str, Callable[..., Slope | tuple[Slope, ...]]]] = {
     "pow": _pow,
     "fma": _fma,
     **{name: _of_one(rule) for name, rule in _FUNCTIONS.items()},

@@ -19,9 +19,9 @@ from typing import Any, Final, TypeAlias
 
 from tensorlang.errors import ArgumentError, OperatorError
 from tensorlang.ir.dtypes import DType, boolean, f32
-from tensorlang.ir.frontend import Tensor, compute, reduce_axis, reshaped
+from tensorlang.ir.frontend import Body, Tensor, compute, reduce_axis, reshaped
 from tensorlang.ir.frontend import sum as fold
-from tensorlang.ir.nodes import Binary, Expr, Select, as_expr
+from tensorlang.ir.nodes import Binary, Expr, ExprLike, Select, Var, as_expr
 from tensorlang.ir.sizes import TRACED, require, sizes_of
 
 NARROW: Final = ("f16", "bf16")
@@ -29,7 +29,7 @@ _ONE: Final[Mapping[str, str]] = {"y": ""}
 _NONE: Final[Mapping[str, str]] = {}
 _ROWS: Final = 256  # of a part
 # from an index of the whole shape to the value of a result there
-_Values: TypeAlias = Callable[[Sequence[Any]], Expr]
+_Values: TypeAlias = Callable[[Sequence[ExprLike]], Expr]
 Shape: TypeAlias = tuple[Any, ...]
 
 
@@ -65,12 +65,12 @@ def elementwise_tensors(
         of = _Operands(arrays, seeds)
         numbers = {n: _number(v, of.dtype) for n, v in held.items() if n not in arrays}
 
-        def values(index: Sequence[Any]) -> tuple[Expr | None, ...]:
+        def values(index: Sequence[ExprLike]) -> tuple[Expr | None, ...]:
             elements = numbers | of.at(index)
             made = body(*(elements[name] for name in operands), **given)
             return made if isinstance(made, tuple) else (made,)
 
-        def result(n: int, index: Sequence[Any]) -> Expr:
+        def result(n: int, index: Sequence[ExprLike]) -> Expr:
             value = values(index)[n]
             assert value is not None
             return value
@@ -103,7 +103,7 @@ def elementwise_tensors(
     return definition
 
 
-def _number(value: Any, dtype: DType) -> Any:
+def _number(value: Expr | None, dtype: DType) -> Expr | None:
     return value if value is None else wide(stored(value, dtype))
 
 
@@ -170,7 +170,7 @@ class _Operands:
         """The number of dimensions of the views."""
         return len(self.extents)
 
-    def at(self, index: Sequence[Any]) -> dict[str, Expr]:
+    def at(self, index: Sequence[ExprLike]) -> dict[str, Expr]:
         """The arrays' elements at an index, as they are computed in."""
         places = {
             name: tuple(0 if n in along else i for n, i in enumerate(index))
@@ -222,13 +222,15 @@ def _products(shape: Shape, runs: Iterable[Sequence[int]]) -> Shape:
 
 
 def _whole(
-    of: _Operands, outputs: Mapping[int, str], values: Callable[..., Any]
+    of: _Operands,
+    outputs: Mapping[int, str],
+    values: Callable[..., Any],
 ) -> dict[int, Tensor]:
     """The results of the whole shape, in one pass."""
     if not outputs:
         return {}
 
-    def element(*i: Any) -> Any:
+    def element(*i: Var) -> Body:
         made = values(i)
         return tuple(stored(made[n], of.dtype) for n in outputs)
 
@@ -252,7 +254,7 @@ class _Sum:
         none = (of.extents[n].equal(0) for n in self._folded)
         empty = functools.reduce(operator.or_, none)
 
-        def rounded(*i: Any) -> Expr:
+        def rounded(*i: Var) -> Expr:
             found = total[i]
             return stored(Select(empty, as_expr(0.0, found.dtype), found), of.dtype)
 
@@ -265,7 +267,7 @@ class _Sum:
         axes = {n: reduce_axis(of.extents[n], f"r{n}") for n in self._folded}
         kept = [n for n in range(of.rank) if n not in axes]
 
-        def element(*i: Any) -> Any:
+        def element(*i: Var) -> Body:
             place = dict(zip(kept, i, strict=True))
             place |= {n: axis.var for n, axis in axes.items()}
             value = self._value([place[n] for n in range(of.rank)])
@@ -287,9 +289,9 @@ class _Sum:
         kept = [n for n in range(of.rank) if n != first and n not in axes]
         parts, shape = (rows + (_ROWS - 1)) // _ROWS, [of.extents[n] for n in kept]
 
-        def partial(*i: Any) -> Any:
+        def partial(*i: Var) -> Body:
             at_row = i[0] * _ROWS + row.var
-            place = dict(zip(kept, i[1:], strict=True))
+            place: dict[int, Expr] = dict(zip(kept, i[1:], strict=True))
             place |= {n: axis.var for n, axis in axes.items()}
             place[first] = Binary("min", at_row, as_expr(rows - 1))
             value = self._value([place[n] for n in range(of.rank)])

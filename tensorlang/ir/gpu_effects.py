@@ -9,7 +9,7 @@ and these are what the interpreter runs.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final, NoReturn
 
 from tensorlang.errors import InterpreterError
 from tensorlang.ir.dtypes import DType, boolean
@@ -42,8 +42,8 @@ def _effect(name: str, arity: int, doc: str) -> Intrinsic:
     return Intrinsic(name, arity, nothing, _refuse(name), doc, pure=False)
 
 
-def _refuse(name: str) -> Callable[..., Any]:
-    def refuse(*args: Any) -> Any:
+def _refuse(name: str) -> Callable[..., NoReturn]:
+    def refuse(*args: object) -> NoReturn:
         del args
         raise InterpreterError(
             f"{name} is an instruction; run the function as it was before lowering"

@@ -9,7 +9,7 @@ lanes of a warp compute together is in `tensorlang.ir.collectives`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from tensorlang.ir.collectives import COLLECTIVES, collective
 from tensorlang.ir.cpu_natives import CPU_NATIVES
@@ -36,6 +36,7 @@ from tensorlang.ir.natives import (
     trunc,
 )
 from tensorlang.ir.nodes import Call, Expr, ExprLike, as_expr, binary, compare, select
+from tensorlang.ir.numeric import Array
 
 __all__ = [
     "INTRINSICS",
@@ -77,7 +78,7 @@ __all__ = [
 def _math(
     name: str, doc: str, single: float, double: float, arity: int = 1
 ) -> Intrinsic:
-    def meaning(*args: Any) -> Any:
+    def meaning(*args: Array) -> Array:
         from tensorlang.ir.meaning import by_expansion  # noqa: PLC0415 - it stands above
 
         return by_expansion(name, *args)

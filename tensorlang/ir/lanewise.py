@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tensorlang.ir.affine import add, poly
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.known import Known
@@ -35,10 +33,11 @@ def as_ramp(expr: Expr, known: Known) -> Expr:
     return Ramp(values[0], as_expr(stride), lanes)
 
 
-def _unsolved(node: Any) -> bool:
+def _unsolved(node: Node) -> bool:
     """Whether this is a division of a vector that is neither a ramp nor a splat."""
-    divides = isinstance(node, Binary) and node.op in ("floordiv", "floormod")
-    return divides and node.dtype.lanes > 1 and not isinstance(node.a, (Ramp, Splat))
+    if not isinstance(node, Binary) or node.op not in ("floordiv", "floormod"):
+        return False
+    return node.dtype.lanes > 1 and not isinstance(node.a, (Ramp, Splat))
 
 
 def _lane(expr: Expr, lane: int) -> Expr:

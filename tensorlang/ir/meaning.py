@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import cache
 from itertools import count
-from typing import Any
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from tensorlang.ir.dtypes import DType, as_dtype
 from tensorlang.ir.intrinsics import intrinsic
 from tensorlang.ir.math import expand
 from tensorlang.ir.nodes import Expr, Let, Var
+from tensorlang.ir.numeric import Array
 from tensorlang.ir.semantics import evaluate_lets
 
 
@@ -26,7 +26,7 @@ def _arguments(dtype: DType, arity: int) -> list[Var]:
     return [Var(f"x{number}", dtype) for number in range(arity)]
 
 
-def by_expansion(name: str, *args: Any) -> Any:
+def by_expansion(name: str, *args: Array) -> Array:
     """The function `name` of arrays of one float type, to the bit as kernels give it.
 
     Raises:

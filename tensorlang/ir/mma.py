@@ -8,9 +8,11 @@ lanes, numbers of a lane).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
+
+from tensorlang.ir.numeric import Array
 
 LANES: Final = 32
 _LANE: Final = np.arange(LANES)
@@ -18,7 +20,7 @@ _GROUP: Final = _LANE // 4
 _PAIR: Final = _LANE % 4 * 2
 
 
-def fragment(rows: Any, *, turned: bool) -> Any:
+def fragment(rows: Array, *, turned: bool) -> Array:
     """Of four matrices 8 by 8, given by their rows, two numbers of each to a lane."""
     matrices = rows.reshape(-1, 4, 8, 8)
     own = [
@@ -30,14 +32,14 @@ def fragment(rows: Any, *, turned: bool) -> Any:
     return np.stack(own, axis=-1).transpose(0, 2, 1, 3).reshape(-1, LANES, 8)
 
 
-def _tile(values: Any, rows: Any, columns: Any) -> Any:
+def _tile(values: Array, rows: Array, columns: Array) -> Array:
     """The matrix, in f64, whose element (rows, columns)[lane, n] is a lane's n-th."""
     made = np.zeros((len(values), rows.max() + 1, columns.max() + 1))
     made[:, rows, columns] = values.astype(np.float64)
     return made
 
 
-def _spread(row: Sequence[Any], column: Sequence[Any]) -> tuple[Any, Any]:
+def _spread(row: Sequence[Array], column: Sequence[Array]) -> tuple[Array, Array]:
     return np.stack(row, axis=1), np.stack(column, axis=1)
 
 
@@ -58,19 +60,19 @@ _C: Final = _spread(
 )
 
 
-def mma16(a: Any, b: Any, c: Any) -> Any:
+def mma16(a: Array, b: Array, c: Array) -> Array:
     """`a @ b + c` of 16x16, 16x8 and 16x8: exact products, one rounding to f32."""
     product = _tile(a, *_A16) @ _tile(b, *_B16) + _tile(c, *_C)
     return product[:, _C[0], _C[1]].astype(np.float32)
 
 
-def mma8(a: Any, b: Any, c: Any) -> Any:
+def mma8(a: Array, b: Array, c: Array) -> Array:
     """`a @ b + c` of 16x8, 8x8 and 16x8, of which a and b are rounded to tf32."""
     product = _tile(tf32(a), *_A8) @ _tile(tf32(b), *_B8) + _tile(c, *_C)
     return product[:, _C[0], _C[1]].astype(np.float32)
 
 
-def tf32(x: Any) -> Any:
+def tf32(x: Array) -> Array:
     """f32 rounded to 10 bits after the point, of two the one further from 0."""
     bits = np.ascontiguousarray(x).view(np.uint32)
     return ((bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)

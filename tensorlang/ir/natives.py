@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from tensorlang.errors import DTypeError, IRError
 from tensorlang.ir import numeric
 from tensorlang.ir.dtypes import DType, boolean, i64
 from tensorlang.ir.nodes import Call, Expr, ExprLike, Load, as_expr, splat
+from tensorlang.ir.numeric import Array
 
 DTypes: TypeAlias = tuple[DType, ...]
 _NOTHING: Final[Mapping[str, float]] = {}
@@ -33,7 +34,7 @@ class Intrinsic:
     name: str
     arity: int
     result: Callable[[DTypes], DType]
-    numpy: Callable[..., Any]
+    numpy: Callable[..., Array]
     doc: str
     ulp: Mapping[str, float] = field(default_factory=lambda: _NOTHING)
     pure: bool = True

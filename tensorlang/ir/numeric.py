@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-Array: TypeAlias = Any
+Array: TypeAlias = Any  # of NumPy, or a scalar of its: its arithmetic gives either
 
 _SPLITTER = float(2**27 + 1)
 _QUIET = {"over": "ignore", "invalid": "ignore", "under": "ignore"}
@@ -100,7 +100,7 @@ def _split(a: Array) -> tuple[Array, Array]:
     return high, a - high
 
 
-def _fma_exact(a: Any, b: Any, c: Any) -> float:
+def _fma_exact(a: float, b: float, c: float) -> float:
     """One fma of finite f64 through exact fractions; an overflow is an infinity."""
     exact = Fraction(float(a)) * Fraction(float(b)) + Fraction(float(c))
     try:

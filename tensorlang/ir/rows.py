@@ -34,7 +34,7 @@ from tensorlang.ir.sizes import require
 if TYPE_CHECKING:
     from tensorlang.ir.chunks import Parts
     from tensorlang.ir.dtypes import DType
-    from tensorlang.ir.frontend import Tensor
+    from tensorlang.ir.frontend import Body, Tensor
 
 Index: TypeAlias = "tuple[Any, ...]"
 Axes: TypeAlias = "int | tuple[int, ...] | None"
@@ -154,7 +154,7 @@ class Rows:
             for n, dim in enumerate(self.dims)
         }
 
-        def folded(*row: Any) -> Any:
+        def folded(*row: Var) -> Body:
             own = iter(row)
             at = tuple(
                 axes[dim].var if dim in axes else next(own)
@@ -181,13 +181,13 @@ class Rows:
         found = parts.fold(reducer, lambda _, __, at: value(at), own[0] if one else own)
         several = found if isinstance(found, tuple) else (found,)
 
-        def of(part: Index) -> Any:
+        def of(part: Index) -> Expr | tuple[Expr, ...]:
             values = tuple(each[part] for each in several)
             return values[0] if one else values
 
         return parts.total(reducer, of, name)
 
-    def each(self, value: Callable[[Index], Any], name: str | tuple[str, ...]) -> Any:
+    def each(self, value: Callable[[Index], Body], name: str | tuple[str, ...]) -> Any:
         """The value at each place."""
         return compute(self.array.shape, lambda *at: value(at), name)
 
@@ -203,7 +203,7 @@ class Rows:
         m, n = self.array.shape
         axis = reduce_axis(m, "r")
 
-        def folded(c: Any) -> Any:
+        def folded(c: Var) -> Body:
             return reduction(reducer, value((axis.var, c)), axis)
 
         return compute((n,), folded, name)
@@ -214,7 +214,7 @@ class Rows:
     def _given(self) -> Tensor:
         return self.array if self.given is None else self.given
 
-    def shape(self, *, keepdims: bool) -> tuple[Any, ...]:
+    def shape(self, *, keepdims: bool) -> Index:
         """The caller's shape of one value a row."""
         pairs = enumerate(self._given.shape)
         if keepdims:
@@ -319,7 +319,7 @@ def same_shape(**arrays: Tensor) -> None:
         )
 
 
-def axes_of(axis: Any, rank: int) -> tuple[int, ...]:
+def axes_of(axis: Axes, rank: int) -> tuple[int, ...]:
     """Axes counted from the front, sorted; all where `axis` is None.
 
     Raises:
@@ -327,14 +327,14 @@ def axes_of(axis: Any, rank: int) -> tuple[int, ...]:
     """
     if axis is None:
         return tuple(range(rank))
-    given: Sequence[Any] = axis if isinstance(axis, tuple) else (axis,)
+    given: Sequence[int] = axis if isinstance(axis, tuple) else (axis,)
     found = sorted(axis_of(each, rank) for each in given)
     if len(set(found)) < len(found):
         raise ArgumentError(f"axis {axis} names an axis twice")
     return tuple(found)
 
 
-def axis_of(axis: Any, rank: int) -> int:
+def axis_of(axis: int, rank: int) -> int:
     """An axis counted from the front.
 
     Raises:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
-from typing import Any
+from dataclasses import Field, fields
 
 from tensorlang.ir.nodes import Buffer, Const, Expr, Let, Node, Unary, Var
 from tensorlang.ir.visit import children, fresh, rebuild, rewriter
@@ -20,7 +19,7 @@ class _Numbering:
     """Value numbers: one representative for each distinct expression of a graph."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[Any, ...], Node] = {}
+        self._known: dict[tuple[object, ...], Node] = {}
         self._of: dict[int, tuple[Node, Node]] = {}  # keeps what it numbered alive
 
     @rewriter
@@ -38,11 +37,11 @@ class _Numbering:
         return chosen
 
 
-def _fields(node: Node) -> tuple[Any, ...]:
+def _fields(node: Node) -> tuple[Field[object], ...]:
     return tuple(f for f in fields(node) if f.init)  # type: ignore[arg-type]
 
 
-def _shallow(value: Any) -> Any:
+def _shallow(value: object) -> object:
     """A field's identity: child nodes by address (they are representatives)."""
     if isinstance(value, (Const, Var, Buffer)):
         return value

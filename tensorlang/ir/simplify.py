@@ -7,10 +7,9 @@ the interpreter computes them. Floats keep their bits.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from functools import singledispatch
-from typing import Any
 
 from tensorlang.ir.affine import Poly, add, constant, poly, value_of
 from tensorlang.ir.bounds import assume, decide
@@ -93,7 +92,7 @@ class Place:
     def __init__(self, known: Known, simplifier: Simplifier | None = None) -> None:
         self.known = known
         self._simplifier = simplifier or Simplifier(known)
-        self._below: dict[Any, Place] = {}
+        self._below: dict[Hashable, Place] = {}
 
     def simple(self, expr: Expr) -> Expr:
         """The expression, simplified here."""

@@ -17,7 +17,7 @@ import operator
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tensorlang.errors import IRError, ShapeError, TensorlangError
 from tensorlang.ir.affine import add, expression, poly, scaled, value_of
@@ -28,6 +28,7 @@ from tensorlang.ir.nodes import (
     Compare,
     Const,
     Expr,
+    ExprLike,
     Operand,
     Unary,
     Var,
@@ -36,7 +37,10 @@ from tensorlang.ir.nodes import (
 )
 from tensorlang.ir.visit import substitute
 
-_ARITHMETIC: Final[dict[str, Callable[[Any, Any], int]]] = {
+if TYPE_CHECKING:
+    from tensorlang.ir.frontend import Tensor
+
+_ARITHMETIC: Final[dict[str, Callable[[float, float], float]]] = {
     "add": operator.add,
     "sub": operator.sub,
     "mul": operator.mul,
@@ -45,7 +49,7 @@ _ARITHMETIC: Final[dict[str, Callable[[Any, Any], int]]] = {
     "min": min,
     "max": max,
 }
-_COMPARISONS: Final[dict[str, Callable[[Any, Any], bool]]] = {
+_COMPARISONS: Final[dict[str, Callable[[float, float], bool]]] = {
     name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")
 }
 _PAIRS: Final = {"eq": "ne", "lt": "ge", "gt": "le"}
@@ -69,7 +73,7 @@ class Facts:
     guards: dict[Compare, None] = field(default_factory=dict)
     same: dict[Var, Expr] = field(default_factory=dict)
     checks: list[tuple[Expr, str, type[TensorlangError]]] = field(default_factory=list)
-    views: dict[str, Any] = field(default_factory=dict)
+    views: dict[str, Tensor] = field(default_factory=dict)
     outer: set[Var] = field(default_factory=set)
 
     def symbol(self, name: str, value: int) -> Size:
@@ -114,7 +118,7 @@ class Facts:
                 return
 
 
-def evaluate(expr: Expr, values: Mapping[Var, Any]) -> Any:
+def evaluate(expr: Expr, values: Mapping[Var, int]) -> float:
     """The value of an expression of sizes, or of a comparison of them."""
     match expr:
         case Const(value=value):
@@ -147,7 +151,7 @@ _TEXTS: Final = {
 }
 
 
-def compiled(variables: Iterable[Var], expr: Expr) -> Callable[..., Any]:
+def compiled(variables: Iterable[Var], expr: Expr) -> Callable[..., int]:
     """An expression that `evaluate` takes, as a function of its variables in order."""
     names = {var: f"v{n}" for n, var in enumerate(variables)}
 
@@ -163,12 +167,12 @@ def compiled(variables: Iterable[Var], expr: Expr) -> Callable[..., Any]:
                 return _TEXTS[op].format(text(a), text(b))
         raise IRError(f"{expr} is no expression of sizes")
 
-    made: Callable[..., Any] = eval(f"lambda {', '.join(names.values())}: {text(expr)}")  # noqa: S307
+    made: Callable[..., int] = eval(f"lambda {', '.join(names.values())}: {text(expr)}")  # noqa: S307
     return made
 
 
-def _arithmetic(op: str, *, swapped: bool = False) -> Callable[[Any, Any], Any]:
-    def method(self: Size, other: Any) -> Any:
+def _arithmetic(op: str, *, swapped: bool = False) -> Callable[[Size, ExprLike], Any]:
+    def method(self: Size, other: ExprLike) -> Any:
         expr = _extent(other)
         if expr is None:  # beside another expression it is one
             pair = (other, self) if swapped else (self, other)
@@ -179,8 +183,8 @@ def _arithmetic(op: str, *, swapped: bool = False) -> Callable[[Any, Any], Any]:
     return method
 
 
-def _comparison(op: str) -> Callable[[Any, Any], Any]:
-    def method(self: Size, other: Any) -> Any:
+def _comparison(op: str) -> Callable[[Size, object], Any]:
+    def method(self: Size, other: object) -> Any:
         expr = _extent(other)
         if expr is None:
             return NotImplemented
@@ -243,7 +247,7 @@ class Size(Operand):
     __ge__ = _comparison("ge")
 
 
-def _extent(value: Any) -> Expr | None:
+def _extent(value: object) -> Expr | None:
     """A number or size as an expression; None of anything else."""
     if isinstance(value, Size):
         return value.expr
@@ -254,7 +258,7 @@ def _extent(value: Any) -> Expr | None:
 TRACED: Final[ContextVar[Facts | None]] = ContextVar("traced", default=None)
 
 
-def sizes_of(shape: Iterable[Any]) -> tuple[Size, ...] | None:
+def sizes_of(shape: Iterable[ExprLike]) -> tuple[Size, ...] | None:
     """A shape of numbers, expressions and sizes as sizes; None if nothing is traced."""
     facts = TRACED.get()
     if facts is None:
@@ -266,10 +270,10 @@ def sizes_of(shape: Iterable[Any]) -> tuple[Size, ...] | None:
 
 
 def require(
-    condition: Any,
+    condition: object,
     message: str,
     error: type[TensorlangError] = ShapeError,
-    **values: Any,
+    **values: object,
 ) -> None:
     """Refuse calls whose sizes or scalars do not meet a condition.
 

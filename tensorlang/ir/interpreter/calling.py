@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -77,7 +77,7 @@ def _check_call(
         _check_array(func, param, array)
 
 
-def _check_array(func: Function, param: Param, array: Any) -> None:
+def _check_array(func: Function, param: Param, array: Array) -> None:
     buffer = param.buffer
     name = f"{func.name}: {buffer.name}"
     if not isinstance(array, np.ndarray):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tensorlang.ir.interpreter.lanes import Array
@@ -21,7 +21,7 @@ class Undo:
         """Whether anything may have to be taken back."""
         return bool(self._trials)
 
-    def put(self, array: Array, at: Any, values: Any) -> None:
+    def put(self, array: Array, at: object, values: object) -> None:
         """`array[at] = values`, remembered."""
         self.save(array)
         array[at] = values
