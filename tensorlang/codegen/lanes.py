@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from tensorlang.codegen.blocks import conjunction, conjuncts
 from tensorlang.codegen.folding import add, make, mul
@@ -270,7 +269,7 @@ def _whole(item: Stmt | Partial) -> Stmt:
     return item.whole() if isinstance(item, Partial) else item
 
 
-def _folds(after: tuple[Reduce | Let, ...]) -> list[tuple[Any, ...]]:
+def _folds(after: tuple[Reduce | Let, ...]) -> list[tuple[object, ...]]:
     """Where results go, and by which reducers."""
     found = [node for node in after if isinstance(node, Reduce)]
     return [(node.reducer, node.buffers, node.indices) for node in found]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tensorlang.codegen.blocks import remove_blocks
 from tensorlang.codegen.collectives import refuse_missing
 from tensorlang.codegen.copies import plain_copies
@@ -23,9 +21,10 @@ from tensorlang.ir.contents import loops
 from tensorlang.ir.nodes import Binary, Compare, Function
 from tensorlang.ir.simplify import entry, simplify_function
 from tensorlang.ir.visit import walk
+from tensorlang.targets import Target
 
 
-def lower(function: Function, target: Any) -> Function:
+def lower(function: Function, target: Target) -> Function:
     """The function as every thread of a team runs it, in the same grammar.
 
     No blocks, reductions, layouts or loop kinds but `serial` are left; memory is

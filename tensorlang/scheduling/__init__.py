@@ -5,7 +5,7 @@ schedule; `@schedule` registers one. Every primitive is a pure function in `PRIM
 every rule that guards one a named check in `LEGALITY`.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tensorlang.scheduling.knobs import Knobs
 from tensorlang.scheduling.primitives import PRIMITIVES
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """The table of rules is complete once every primitive is imported."""
     if name != "LEGALITY":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

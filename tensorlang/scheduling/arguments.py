@@ -8,35 +8,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from inspect import BoundArguments, Parameter, Signature
-from typing import Any, Final
+from typing import Final
 
 LARGEST: Final = 1 << 48  # no loop and no array is longer
 
 
-def _name(value: Any) -> bool:
+def _name(value: object) -> bool:
     return isinstance(value, str)
 
 
-def _number(value: Any) -> bool:
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    return whole and abs(value) <= LARGEST
+def _number(value: object) -> bool:
+    if not isinstance(value, int) or isinstance(value, bool):
+        return False
+    return abs(value) <= LARGEST
 
 
-def _numbers(value: Any) -> bool:
+def _numbers(value: object) -> bool:
     return isinstance(value, (list, tuple)) and all(map(_number, value))
 
 
-def _names(value: Any) -> bool:
+def _names(value: object) -> bool:
     return isinstance(value, (list, tuple)) and all(map(_name, value))
 
 
-def _factors(value: Any) -> bool:
+def _factors(value: object) -> bool:
     given = value if isinstance(value, (list, tuple)) else [value]
     return all(_number(item) for item in given if item is not None) and given != [None]
 
 
 # annotation of a primitive's parameter -> (what fits, how to say it)
-WANTED: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
+WANTED: Final[dict[str, tuple[Callable[[object], bool], str]]] = {
     "str": (_name, "a name"),
     "str | None": (lambda value: value is None or _name(value), "a name or None"),
     "int": (_number, "a whole number"),

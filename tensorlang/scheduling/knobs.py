@@ -22,7 +22,7 @@ V = TypeVar("V", bound=Value)
 class Trial(Protocol):
     """What knobs ask of a trial: the part of `optuna.Trial` that they use."""
 
-    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
+    def suggest_categorical(self, name: str, choices: Sequence[V]) -> V:
         """One of the choices."""
 
     def suggest_int(
@@ -43,7 +43,7 @@ class Choice:
     def __str__(self) -> str:
         return f"one of {', '.join(map(repr, self.options))}"
 
-    def suggest(self, trial: Trial, name: str) -> Any:
+    def suggest(self, trial: Trial, name: str) -> Value:
         """Ask a trial."""
         return trial.suggest_categorical(name, self.options)
 
@@ -66,7 +66,7 @@ class Integer:
         steps = "" if self.step == 1 else f" in steps of {self.step}"
         return f"an integer from {self.low} to {self.high}{steps}"
 
-    def suggest(self, trial: Trial, name: str) -> Any:
+    def suggest(self, trial: Trial, name: str) -> int:
         """Ask a trial."""
         return trial.suggest_int(
             name, self.low, self.high, step=self.step, log=self.log
@@ -174,7 +174,7 @@ class Knobs:
         self.domains[name], self.values[name] = domain, value
         return value
 
-    def _value(self, name: str, domain: Domain, default: Value) -> Any:
+    def _value(self, name: str, domain: Domain, default: Value) -> Value:
         if name in self._pinned:
             return self._pinned[name]
         if self._complete:

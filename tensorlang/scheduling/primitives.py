@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from tensorlang.errors import ScheduleError
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
+Primitive: TypeAlias = Callable[..., Any]  # from a function and arguments to another
 
 # where each is defined: a schedule uses a few of them, and only those are imported
 _HOMES: Final = {
@@ -47,14 +48,14 @@ _HOMES: Final = {
 }
 
 
-class Primitives(Mapping[str, Callable[..., Any]]):
+class Primitives(Mapping[str, Primitive]):
     """The primitives by name, each imported when it is first asked for."""
 
     def __init__(self) -> None:
         self._homes = {name: home for home, made in _HOMES.items() for name in made}
-        self._known: dict[str, Callable[..., Any]] = {}
+        self._known: dict[str, Primitive] = {}
 
-    def __getitem__(self, name: str) -> Callable[..., Any]:
+    def __getitem__(self, name: str) -> Primitive:
         if name not in self._known:
             import_module(f"tensorlang.scheduling.{self._homes[name]}")
         return self._known[name]
@@ -68,7 +69,7 @@ class Primitives(Mapping[str, Callable[..., Any]]):
     def __len__(self) -> int:
         return len(self._homes)
 
-    def add(self, function: Callable[..., Any]) -> None:
+    def add(self, function: Primitive) -> None:
         """Enter a primitive under its own name.
 
         Raises:

@@ -33,9 +33,9 @@ class Schedule:
         self.function = func
         self.target = target
         self.trace = Trace()
-        self.knobs: Mapping[str, Any] = {}
+        self.knobs: Mapping[str, object] = {}
 
-    def apply(self, name: str, *args: Any, **options: Any) -> Any:
+    def apply(self, name: str, *args: object, **options: object) -> Any:
         """Apply a primitive by its name; returns the names that it made.
 
         Raises:
@@ -222,6 +222,6 @@ class Schedule:
         self.apply("tensorize", target, intrinsic)
 
 
-def _given(**options: Any) -> dict[str, Any]:
+def _given(**options: object) -> dict[str, object]:
     """The options that are not at their default, for a short trace."""
     return {name: value for name, value in options.items() if value is not None}

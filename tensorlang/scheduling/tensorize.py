@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.contents import free_vars, names, writes
@@ -87,13 +86,10 @@ def _starts(block: Block) -> bool:
     return folds and block.init != seq()
 
 
-def _agree(a: Any, b: Any) -> bool:
+def _agree(a: object, b: object) -> bool:
     """Whether two trees compute the same from what they load, in order."""
-    if isinstance(a, tuple):
-        pairs = zip(a, b, strict=False)
-        return (
-            isinstance(b, tuple) and len(a) == len(b) and all(_agree(*p) for p in pairs)
-        )
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return len(a) == len(b) and all(map(_agree, a, b))
     if isinstance(a, Load) and isinstance(b, Load):
         return a.dtype == b.dtype and a.mask is b.mask is None
     if isinstance(a, Buffer) and isinstance(b, Buffer):

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import singledispatch
 from inspect import signature
-from typing import Any
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.nodes import Expr, Function, IndexMap
@@ -25,7 +24,7 @@ from tensorlang.scheduling.primitives import PRIMITIVES
 
 
 @singledispatch
-def portable(value: object) -> Any:
+def portable(value: object) -> object:
     """An argument as a trace keeps it: numbers, strings, lists; trees as text.
 
     Raises:
@@ -42,19 +41,19 @@ def portable(value: object) -> Any:
 @portable.register(int)
 @portable.register(float)
 @portable.register(str)
-def _(value: object) -> Any:
+def _(value: object) -> object:
     return value
 
 
 @portable.register(list)
 @portable.register(tuple)
-def _(value: Sequence[object]) -> Any:
+def _(value: Sequence[object]) -> object:
     return [portable(item) for item in value]
 
 
 @portable.register(Expr)
 @portable.register(IndexMap)
-def _(value: Expr | IndexMap) -> Any:
+def _(value: Expr | IndexMap) -> object:
     return show(value)
 
 
@@ -63,15 +62,15 @@ class Step:
     """One call of a primitive."""
 
     name: str
-    args: tuple[Any, ...] = ()
-    options: Mapping[str, Any] = field(default_factory=dict)
+    args: tuple[object, ...] = ()
+    options: Mapping[str, object] = field(default_factory=dict)
 
     def __str__(self) -> str:
         given = [_spelled(arg) for arg in self.args]
         given += [f"{name}={_spelled(arg)}" for name, arg in self.options.items()]
         return f"s.{self.name}({', '.join(given)})"
 
-    def apply(self, func: Function) -> tuple[Function, Any]:
+    def apply(self, func: Function) -> tuple[Function, object]:
         """The function after this step, and the names that the step returns.
 
         Raises:
@@ -92,7 +91,7 @@ class Step:
         return (result, None) if isinstance(result, Function) else result
 
 
-def _spelled(value: Any) -> str:
+def _spelled(value: object) -> str:
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, (list, tuple)):
@@ -129,12 +128,12 @@ class Trace:
             func, _ = step.apply(func)
         return func
 
-    def to_json(self) -> list[list[Any]]:
+    def to_json(self) -> list[list[object]]:
         """The steps as JSON: `[["split", ["i", [null, 32]], {}], ...]`."""
         return [[s.name, list(s.args), dict(s.options)] for s in self.steps]
 
     @classmethod
-    def from_json(cls, steps: Iterable[Any]) -> Trace:
+    def from_json(cls, steps: Iterable[object]) -> Trace:
         """The trace that `to_json` gave; nothing in it is evaluated.
 
         Raises:
@@ -143,7 +142,7 @@ class Trace:
         return cls(tuple(_step(item) for item in steps))
 
 
-def _step(item: Any) -> Step:
+def _step(item: object) -> Step:
     match item:
         case [str() as name, [*args], {**options}] if name in PRIMITIVES:
             named = {str(key): portable(value) for key, value in options.items()}

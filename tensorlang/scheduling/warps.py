@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -65,14 +64,14 @@ class Lanes:
         """An index of the block by loop variables."""
         return substitute(index, {axis.var: axis.value for axis in self.block.axes})
 
-    def grid(self) -> dict[Var, Any]:
+    def grid(self) -> dict[Var, np.ndarray]:
         """Every combination of thread and iteration: arrays of one shape."""
         loops = (self.threads, *self.loops)
         shape = [int(loop.extent.value) for loop in loops]  # type: ignore[attr-defined]
         grids = np.indices(shape, np.int64)
         return {loop.var: grid for loop, grid in zip(loops, grids, strict=True)}
 
-    def offsets(self, index: Expr) -> Any | None:
+    def offsets(self, index: Expr) -> np.ndarray | None:
         """How an index moves within the tile: (threads, iterations..), or None.
 
         What it is at the first lane of each warp, and the first iterations, is 0.
@@ -83,7 +82,8 @@ class Lanes:
         values = np.broadcast_to(evaluate(moving.expr(), self.grid()), self._shape())
         first = values[(slice(None), *[slice(0, 1)] * len(self.loops))]
         count = len(values)
-        return values - first[np.arange(count) // WARP * WARP]
+        moved: np.ndarray = values - first[np.arange(count) // WARP * WARP]
+        return moved
 
     def origin(self, index: Expr) -> Expr:
         """An index at the first lane of the warp and the first iterations."""

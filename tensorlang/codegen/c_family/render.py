@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from tensorlang import templates
 from tensorlang.codegen.c_family import atomics, forms, rotations, vectors
@@ -61,7 +61,7 @@ _ON_CPU: Final = "opencl_cpu.cl.j2"
 
 
 def render(
-    function: Function, target: Target, knobs: Mapping[str, Any] | None = None
+    function: Function, target: Target, knobs: Mapping[str, object] | None = None
 ) -> str:
     """The source of a lowered function's launches, headed by what it was made from.
 
@@ -88,7 +88,9 @@ def _width(name: str) -> tuple[bool, int, str]:
     return "x" in name, len(name), name
 
 
-def _header(function: Function, target: Target, knobs: Mapping[str, Any]) -> list[str]:
+def _header(
+    function: Function, target: Target, knobs: Mapping[str, object]
+) -> list[str]:
     lines = [f"{function.name}, for {target}"]
     lines += [f"  {_signature(param)}" for param in function.params]
     lines += [f"  {var.name}: {var.dtype}" for var in function.scalars]

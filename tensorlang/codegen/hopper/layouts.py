@@ -20,7 +20,7 @@ def extents(buffer: Buffer) -> tuple[int, ...] | None:
     return tuple(map(int, found)) if len(found) == buffer.ndim else None
 
 
-def places(buffer: Buffer) -> list[Any] | None:
+def places(buffer: Buffer) -> list[np.ndarray] | None:
     """What the layout gives, for all elements in the order of their indices."""
     shape = extents(buffer)
     if shape is None:

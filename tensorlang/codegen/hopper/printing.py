@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tensorlang.codegen.hopper.effects import TensorMap
 from tensorlang.ir.gpu_effects import GPU_EFFECTS
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tensorlang.ir.nodes import Buffer
 
 
-def helpers(launch: Callable[[], Launch]) -> dict[str, Any]:
+def helpers(launch: Callable[[], Launch]) -> dict[str, object]:
     """Functions for the template, on the launch at hand.
 
     `map_name` is a tensor map's name in the source, `shared_offset` where a buffer lies

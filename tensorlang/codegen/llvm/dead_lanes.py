@@ -14,7 +14,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from tensorlang.codegen.storage import on_stack
 from tensorlang.ir.nodes import (
@@ -32,6 +32,7 @@ from tensorlang.ir.nodes import (
     Load,
     Node,
     Ramp,
+    Scalar,
     Select,
     Seq,
     Splat,
@@ -42,8 +43,8 @@ from tensorlang.ir.nodes import (
 )
 from tensorlang.ir.visit import children, rebuild, rewriter, walk
 
-Lanes = tuple[Any, ...]  # the value of each lane
-_COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
+Lanes: TypeAlias = tuple[Scalar, ...]  # the value of each lane
+_COMPARE: Final[dict[str, Callable[[float, float], bool]]] = {
     "lt": operator.lt,
     "le": operator.le,
     "gt": operator.gt,
@@ -124,7 +125,7 @@ class _Masks:
                 return None if known is None else tuple(not lane for lane in known)
         return None
 
-    def _both(self, op: Callable[[Any, Any], bool], a: Expr, b: Expr) -> Lanes | None:
+    def _both(self, op: Callable[..., bool], a: Expr, b: Expr) -> Lanes | None:
         left, right = self.lanes(a), self.lanes(b)
         if left is None or right is None:
             return None

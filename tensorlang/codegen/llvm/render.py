@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from tensorlang import templates
 from tensorlang.codegen.llvm import instructions as ins
@@ -23,7 +22,7 @@ _KERNEL = "nounwind"
 
 
 def render(
-    function: Function, target: Target, knobs: Mapping[str, Any] | None = None
+    function: Function, target: Target, knobs: Mapping[str, object] | None = None
 ) -> str:
     """The LLVM source of a lowered function, headed by what it was made from.
 
@@ -52,7 +51,7 @@ def render(
 
 
 def _header(
-    function: Function, target: Target, knobs: Mapping[str, Any]
+    function: Function, target: Target, knobs: Mapping[str, object]
 ) -> Sequence[str]:
     lines = [f"{function.name}, for {target}"]
     lines += [f"  {_signature(param)}" for param in function.params]

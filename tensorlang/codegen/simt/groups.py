@@ -14,7 +14,7 @@ which a CPU's driver keeps for each of its threads: it stays in that one's cache
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from tensorlang.codegen.folding import add, make, maximum, mul, sub
 from tensorlang.codegen.names import Names
@@ -44,11 +44,12 @@ from tensorlang.ir.nodes import (
     seq,
 )
 from tensorlang.ir.visit import rebuild, replace_buffers, rewriter, substitute
+from tensorlang.targets import Target
 
 _GROUPS: Final = 16  # of each thread
 
 
-def make_groups(function: Function, names: Names, target: Any) -> Function:
+def make_groups(function: Function, names: Names, target: Target) -> Function:
     """The function as launches of groups that share out its parallel loops.
 
     Where the host would have to read what a launch computes, all is one launch of one

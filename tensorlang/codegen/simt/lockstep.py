@@ -31,7 +31,7 @@ from tensorlang.codegen.vectorize import rename
 from tensorlang.ir.bounds import Known, ranges_in
 from tensorlang.ir.contents import allocations, free_vars, reads
 from tensorlang.ir.contents import writes as written_by
-from tensorlang.ir.dtypes import i64
+from tensorlang.ir.dtypes import DType, i64
 from tensorlang.ir.nodes import (
     Alloc,
     Buffer,
@@ -364,7 +364,7 @@ class _Lockstep(WideAccesses):
             self.group.held[at] = array
         return Load(self.group.held[at], (self.lane,))
 
-    def array(self, name: str, dtype: Any) -> Buffer:
+    def array(self, name: str, dtype: DType) -> Buffer:
         """Registers for a value of each lane."""
         size = as_expr(self.count)
         return Buffer(self.names.fresh(name), dtype, (size,), "register")

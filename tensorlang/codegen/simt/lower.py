@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from tensorlang.codegen.blocks import remove_blocks
 from tensorlang.codegen.collectives import check_rows, refuse_missing
@@ -38,12 +38,13 @@ from tensorlang.ir.contents import free_vars
 from tensorlang.ir.nodes import For, Function, Let, Node, Reduce, Stmt
 from tensorlang.ir.simplify import entry, simplify_function
 from tensorlang.ir.visit import rebuild, rewriter, walk
+from tensorlang.targets import Target
 
 # statements of an unrolled loop that is written out, where the compiler can do it, too
 _WRITTEN_OUT: Final = 3
 
 
-def lower(function: Function, target: Any) -> Function:
+def lower(function: Function, target: Target) -> Function:
     """The function as launches of plain loops, in the same grammar.
 
     No blocks, reductions, layouts or loop kinds but `serial` and `bound` are left;
@@ -78,7 +79,7 @@ def lower(function: Function, target: Any) -> Function:
     return name_deep(narrow_indices(name_shared(function, names)), names)
 
 
-def _for_groups(function: Function, target: Any) -> Function:
+def _for_groups(function: Function, target: Target) -> Function:
     """For a CPU: groups of one work-item, whose lanes are vectors."""
     names = Names(function)
     function = give_way(function, names, RESERVED)

@@ -9,7 +9,7 @@ what it does in a launch for that set alone, to the bit.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from tensorlang.codegen.simt.host import Launch, data_of, launches
 from tensorlang.ir.contents import free_vars
@@ -55,7 +55,7 @@ class Many:
         of_a_set = 4 + 8 + 8 * len(self.buffers)
         return (_BYTES - _HEAD - 8 * len(self.scalars)) // of_a_set
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> dict[str, object]:
         """What the runtime needs to know."""
         given = self.launch.function.buffers
         return {
