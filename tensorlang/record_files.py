@@ -30,7 +30,7 @@ _LARGEST: Final = 1e18
 _LONGEST: Final = 400  # characters of a line
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
-KnobValue: TypeAlias = bool | int | float | str
+KnobValue: TypeAlias = bool | int | float | str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Record:
             return self.date >= other.date
         return self.seconds < other.seconds
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Plain JSON data; `from_json` reads it back to an equal record."""
         data = {
             **asdict(self),
@@ -95,7 +95,7 @@ class Record:
         return data
 
     @classmethod
-    def from_json(cls, data: Any) -> Record:
+    def from_json(cls, data: object) -> Record:
         """The record that `to_json` wrote.
 
         Raises:
@@ -119,12 +119,12 @@ class Record:
         return json.dumps(self.workload.to_json(), sort_keys=True)
 
 
-def is_name(value: Any) -> bool:
+def is_name(value: object) -> bool:
     """Whether a value can name a machine, an operator or a knob in a record."""
     return isinstance(value, str) and _NAME.fullmatch(value) is not None
 
 
-def _name(value: Any) -> str:
+def _name(value: object) -> str:
     if not is_name(value):
         raise RecordError(f"{str(value)[:80]!r} is not a name")
     return str(value)
@@ -132,35 +132,35 @@ def _name(value: Any) -> str:
 
 def _number(value: Any) -> float:
     good = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not good or not 0 <= value <= _LARGEST or value != value:  # noqa: PLR0124 - NaN
+    if not (good and 0 <= value <= _LARGEST):  # a NaN is not
         raise RecordError(f"{str(value)[:80]!r} is not a number from 0 to {_LARGEST:g}")
     return float(value)
 
 
-def _day(value: Any) -> str:
+def _day(value: object) -> str:
     if not isinstance(value, str) or not _DATE.fullmatch(value):
         raise RecordError(f"{str(value)[:80]!r} is not a day such as 2026-11-21")
     return value
 
 
-def _flag(value: Any) -> bool:
+def _flag(value: object) -> bool:
     if not isinstance(value, bool):
         raise RecordError(f"{str(value)[:80]!r} is neither true nor false")
     return value
 
 
-def _line(value: Any) -> str:
+def _line(value: object) -> str:
     if not isinstance(value, str) or len(value) > _LONGEST or not value.isprintable():
         raise RecordError(f"{str(value)[:80]!r} is not a line of text")
     return value
 
 
-def _knobs(value: Any) -> tuple[tuple[str, KnobValue], ...]:
+def _knobs(value: object) -> tuple[tuple[str, KnobValue], ...]:
     if not isinstance(value, dict) or len(value) > 256:
         raise RecordError(f"knobs are an object of names to values: {str(value)[:80]}")
     for name, setting in value.items():
         _name(name)
-        if not isinstance(setting, (bool, int, float, str)):
+        if not (setting is None or isinstance(setting, (bool, int, float, str))):
             raise RecordError(f"knob {name} cannot be {str(setting)[:80]!r}")
     return tuple(sorted(value.items()))
 

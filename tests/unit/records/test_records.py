@@ -66,6 +66,11 @@ def test_a_record_reads_back_equal() -> None:
             Record.from_json(record.to_json() | {"measured": bad})
 
 
+def test_a_knob_may_be_none() -> None:
+    record = dataclasses.replace(made(), knobs=(("order", None), ("vector", 8)))
+    assert Record.from_json(json.loads(json.dumps(record.to_json()))) == record
+
+
 def test_the_better_of_two_stays_and_static_never_outranks_measured() -> None:
     assert records.add(made(seconds=2e-3, ir="slow"))
     assert records.add(made(seconds=1e-3, ir="fast"))
