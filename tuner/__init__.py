@@ -8,7 +8,7 @@ a process of their own; `gate` lets nothing wrong through; `storage` keeps the t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tensorlang.tuner.progress import Progress, Report
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Progress", "Report", "tune"]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name == "tune":
         from tensorlang.tuner.tuning import tune  # noqa: PLC0415 - loads much
 

@@ -11,7 +11,7 @@ compilers see to that.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, Any, Final
@@ -32,6 +32,7 @@ from tensorlang.ir.nodes import (
     If,
     Let,
     Load,
+    Node,
     Ramp,
     Select,
     Seq,
@@ -90,7 +91,7 @@ class Traffic:
     barriers: float = 0.0
 
 
-def traffic(launch: Launch, sizes: Mapping[str, Any]) -> Traffic:
+def traffic(launch: Launch, sizes: Mapping[str, int]) -> Traffic:
     """What one block of a launch moves, for these values of the host's names."""
     number = np.arange(prod(launch.block), dtype=np.int64)
     values: dict[str, Any] = dict(sizes)
@@ -159,7 +160,9 @@ class _Counted:
         self.statement(body, times, active)
         self.held.clear()
 
-    def _expressions(self, nodes: Any, times: float, active: Lanes) -> None:
+    def _expressions(
+        self, nodes: Iterable[Node | None], times: float, active: Lanes
+    ) -> None:
         for node in nodes:
             if not isinstance(node, Expr):
                 continue

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -37,8 +37,9 @@ from tensorlang.tuner.specials import Constants
 _CHOICES: Final = ("min", "max", *COMPARISONS)
 _DEEPEST: Final = 32
 _MOST: Final = 64  # values of a type
+Number: TypeAlias = Any  # a literal, or a number of NumPy's of certain bits
 # operations with a constant on the right, undone; the rest keeps the value as it is
-_INVERSE: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
+_INVERSE: Final[Mapping[str, Callable[[Number, Number], Number]]] = {
     "add": lambda c, k: c - k,
     "sub": lambda c, k: c + k,
     "mul": lambda c, k: c / k if isinstance(c, float) else c // k,
@@ -53,7 +54,7 @@ _INVERSE: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
 def decisions(func: Function) -> Constants:
     """The values, and those next to them, of the elements that decide, by type."""
     lets = {n.var: n.value for n in walk(func.body) if isinstance(n, Let)}
-    found: dict[DType, dict[Any, None]] = defaultdict(dict)
+    found: dict[DType, dict[Number, None]] = defaultdict(dict)
     for node in walk(func.body):
         if isinstance(node, Compare | Binary) and node.op in _CHOICES:
             for side, other in ((node.a, node.b), (node.b, node.a)):
@@ -67,7 +68,7 @@ def decisions(func: Function) -> Constants:
     }
 
 
-def _constant(expr: Expr, lets: Mapping[Var, Expr]) -> Any:
+def _constant(expr: Expr, lets: Mapping[Var, Expr]) -> Number:
     """The value of a literal, None of anything else."""
     while isinstance(expr, Splat | Var | Cast):
         if isinstance(expr, Var):
@@ -80,8 +81,8 @@ def _constant(expr: Expr, lets: Mapping[Var, Expr]) -> Any:
 
 
 def _sources(
-    expr: Expr, value: Any, lets: Mapping[Var, Expr], depth: int
-) -> Iterator[tuple[DType, Any]]:
+    expr: Expr, value: Number, lets: Mapping[Var, Expr], depth: int
+) -> Iterator[tuple[DType, Number]]:
     """The elements that make an expression have a value, each with what it then is."""
     if depth == 0:
         return
@@ -107,8 +108,8 @@ def _sources(
 
 
 def _undone(
-    expr: Binary, value: Any, lets: Mapping[Var, Expr]
-) -> Iterator[tuple[Expr, Any]]:
+    expr: Binary, value: Number, lets: Mapping[Var, Expr]
+) -> Iterator[tuple[Expr, Number]]:
     """The operand that is no constant, and what it is where the result is `value`."""
     left, right = _constant(expr.a, lets), _constant(expr.b, lets)
     if right is not None:
@@ -120,14 +121,14 @@ def _undone(
         yield expr.a, math.sqrt(value)
 
 
-def _inverted(op: str, value: Any, constant: Any) -> Any:
+def _inverted(op: str, value: Number, constant: Number) -> Number:
     try:
         return _INVERSE[op](value, constant) if op in _INVERSE else value
     except (ZeroDivisionError, OverflowError, TypeError, ValueError):
         return value
 
 
-def _near(dtype: DType, value: Any) -> Iterator[Any]:
+def _near(dtype: DType, value: Number) -> Iterator[Number]:
     """A value, its neighbours in its type, and others beyond it on both sides."""
     if isinstance(value, np.generic) and np.isnan(value):  # of certain bits
         yield value
@@ -152,7 +153,7 @@ def _near(dtype: DType, value: Any) -> Iterator[Any]:
     yield from (n for n in every.astype(dtype.numpy))
 
 
-def _fitting(dtype: DType, value: Any) -> Any:
+def _fitting(dtype: DType, value: Number) -> Number:
     """The value as a constant of a type: rounded or wrapped into it."""
     number = value.item() if isinstance(value, np.generic) else value
     whole = dtype.is_integer and isinstance(number, float)

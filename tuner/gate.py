@@ -8,12 +8,12 @@ was, and all arrays lie between forbidden pages (`guarded`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import chain
 from math import prod
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -85,8 +85,8 @@ class Gate:
         self._op, self._workload, self._finite = op, workload, finite
         self.tolerance = max(tolerance, free)
         self._references: dict[Workload, Reference] = {}
-        self._held: dict[Any, list[Guarded]] = {}
-        self._beyond: dict[Any, list[Case]] = {}
+        self._held: dict[Hashable, list[Guarded]] = {}
+        self._beyond: dict[Hashable, list[Case]] = {}
 
     @cached_property
     def small(self) -> list[Case]:
@@ -349,7 +349,7 @@ def _hidden(expected: Expected) -> bool:
     return bool(floats and np.mean(np.isfinite(value)) < 1 / 2)
 
 
-def _bits_of(value: Any) -> tuple[Any, ...]:
+def _bits_of(value: object) -> tuple[type, bytes]:
     """A value that equals no other one, whatever its type."""
     return type(value), np.asarray(value).tobytes()
 

@@ -9,13 +9,20 @@ work and gives a fresh result, or raises ImportError where its package is missin
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
+
+if TYPE_CHECKING:
+    import torch
 
 Call: TypeAlias = Callable[[], object]
 Arrays: TypeAlias = Sequence[np.ndarray]
 Given: TypeAlias = Mapping[str, Any]
+Operands: TypeAlias = Sequence[Any]  # arrays of one library
+# from the library, its arrays and our attributes to its result
+Body: TypeAlias = Callable[[ModuleType, Operands, Given], object]
 
 
 def torch_call(
@@ -31,12 +38,12 @@ def torch_call(
     import torch
 
     torch.set_num_threads(threads)
-    tensors = [_tensor(torch, array) for array in arrays]
+    tensors = [_tensor(array) for array in arrays]
     if channels_last:
         tensors = [t.contiguous(memory_format=torch.channels_last) for t in tensors]
     body = _TORCH[op]
 
-    def run(*given_tensors: Any) -> Any:
+    def run(*given_tensors: torch.Tensor) -> object:
         return body(torch.nn.functional, given_tensors, given)
 
     chosen = torch.compile(run) if compiled else run
@@ -48,7 +55,9 @@ def torch_call(
     return call
 
 
-def _tensor(torch: Any, array: np.ndarray) -> Any:
+def _tensor(array: np.ndarray) -> torch.Tensor:
+    import torch
+
     if array.dtype.name == "bfloat16":
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(array)
@@ -81,24 +90,24 @@ def numpy_call(op: str, arrays: Arrays, given: Given) -> Call:
     return lambda: _NUMPY[op](arrays, given)
 
 
-def _same(pair: Any) -> int:
+def _same(pair: int | Sequence[int]) -> int:
     """The one number of a symmetric attribute."""
-    return int(pair[0]) if isinstance(pair, (tuple, list)) else int(pair)
+    return pair if isinstance(pair, int) else pair[0]
 
 
-def _groups(arrays: Sequence[Any]) -> int:
+def _groups(arrays: Operands) -> int:
     return int(arrays[0].shape[1] // arrays[1].shape[1])
 
 
-def _torch_conv(f: Any, a: Sequence[Any], g: Given) -> Any:
+def _torch_conv(f: ModuleType, a: Operands, g: Given) -> object:
     stride, padding = _same(g.get("stride", 1)), _same(g.get("padding", 0))
     return f.conv2d(a[0], a[1], None, stride, padding, 1, _groups(a))
 
 
-def _torch_conv_grad(which: int) -> Callable[[Any, Sequence[Any], Given], Any]:
+def _torch_conv_grad(which: int) -> Body:
     """`aten.convolution_backward` for the image (0) or the weight (1) alone."""
 
-    def body(_: Any, a: Sequence[Any], g: Given) -> Any:
+    def body(_: ModuleType, a: Operands, g: Given) -> object:
         import torch
 
         dy, x, w = a
@@ -112,11 +121,11 @@ def _torch_conv_grad(which: int) -> Callable[[Any, Sequence[Any], Given], Any]:
     return body
 
 
-def _torch_fused(f: Any, a: Sequence[Any], g: Given) -> Any:
+def _torch_fused(f: ModuleType, a: Operands, g: Given) -> object:
     return f.dropout(f.gelu(f.linear(*a)), g["dropout"], training=True)
 
 
-_TORCH: Final[dict[str, Callable[[Any, Sequence[Any], Given], Any]]] = {
+_TORCH: Final[dict[str, Body]] = {
     "nn.dense": lambda f, a, _: f.linear(*a),
     "nn.conv2d": _torch_conv,
     "nn.conv2d_grad_data": _torch_conv_grad(0),
@@ -129,7 +138,7 @@ _TORCH: Final[dict[str, Callable[[Any, Sequence[Any], Given], Any]]] = {
 }
 
 
-def _jax_conv(jax: Any, a: Sequence[Any], g: Given) -> Any:
+def _jax_conv(jax: ModuleType, a: Operands, g: Given) -> object:
     stride, padding = _same(g.get("stride", 1)), _same(g.get("padding", 0))
     return jax.lax.conv_general_dilated(
         a[0],
@@ -140,28 +149,28 @@ def _jax_conv(jax: Any, a: Sequence[Any], g: Given) -> Any:
     )
 
 
-def _jax_norm(jax: Any, a: Sequence[Any], _: Given) -> Any:
+def _jax_norm(jax: ModuleType, a: Operands, _: Given) -> object:
     x, weight, bias = a
     mean = x.mean(-1, keepdims=True)
     var = x.var(-1, keepdims=True)
     return (x - mean) * jax.lax.rsqrt(var + 1e-5) * weight + bias
 
 
-def _jax_pool(jax: Any, a: Sequence[Any], _: Given) -> Any:
+def _jax_pool(jax: ModuleType, a: Operands, _: Given) -> object:
     window = (1, 1, 2, 2)
     return jax.lax.reduce_window(
         a[0], -np.inf, jax.lax.max, window, window, "VALID"
     )  # fmt: skip
 
 
-def _jax_fused(jax: Any, a: Sequence[Any], g: Given) -> Any:
+def _jax_fused(jax: ModuleType, a: Operands, g: Given) -> object:
     x, w, b = a
     y = jax.nn.gelu(x @ w.T + b, approximate=False)
     keep = jax.random.bernoulli(jax.random.key(0), 1 - g["dropout"], y.shape)
     return jax.numpy.where(keep, y / (1 - g["dropout"]), 0)
 
 
-_JAX: Final[dict[str, Callable[[Any, Sequence[Any], Given], Any]]] = {
+_JAX: Final[dict[str, Body]] = {
     "nn.dense": lambda _, a, __: a[0] @ a[1].T,
     "nn.conv2d": _jax_conv,
     "nn.softmax": lambda jax, a, _: jax.nn.softmax(a[0], -1),
@@ -171,7 +180,7 @@ _JAX: Final[dict[str, Callable[[Any, Sequence[Any], Given], Any]]] = {
     "dense, gelu, dropout": _jax_fused,
 }
 
-_NUMPY: Final[dict[str, Callable[[Arrays, Given], Any]]] = {
+_NUMPY: Final[dict[str, Callable[[Arrays, Given], object]]] = {
     "nn.dense": lambda a, _: a[0] @ a[1].T,
 }
 JAX_HAS: Final = frozenset(_JAX)

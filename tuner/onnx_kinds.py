@@ -63,7 +63,7 @@ def _conv(node: Node) -> Found:
     x, w = node.shapes[:2]
     rank, given = len(x) - 2, node.attributes
     pads = given.get("pads", (0,) * 2 * rank)
-    padding: Any = tuple(pads[:rank])
+    padding: tuple[int, ...] | str = tuple(pads[:rank])
     if tuple(pads[rank:]) != padding or given.get("auto_pad", "NOTSET") != "NOTSET":
         padding = "same" if "SAME" in str(given.get("auto_pad")) else padding
     named = {
@@ -89,7 +89,7 @@ def _pool(name: str) -> Callable[[Node], Found]:
     return translate
 
 
-def _same(op: str, **attributes: Any) -> Callable[[Node], Found]:
+def _same(op: str, **attributes: object) -> Callable[[Node], Found]:
     """An operator of the node's first array alone."""
 
     def translate(node: Node) -> Found:

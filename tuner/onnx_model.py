@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from tensorlang.errors import ArgumentError, ShapeError, TensorlangError
 from tensorlang.ops import find
 from tensorlang.tuner.onnx_kinds import FREE, KINDS, Found, Node, Shape
+
+if TYPE_CHECKING:
+    import onnx
 
 INSTALL: Final = "pip install 'tensorlang[onnx]'"
 _TYPES: Final = {1: "f32", 10: "f16", 11: "f64", 16: "bf16"}  # of onnx.TensorProto
@@ -72,7 +75,7 @@ def _nodes(path: Path, batch: int | None) -> Iterator[Node]:
         )
 
 
-def _graph(path: Path, batch: int | None) -> Any:
+def _graph(path: Path, batch: int | None) -> onnx.GraphProto:
     """The graph with the shapes of all its values inferred."""
     try:
         import onnx  # noqa: PLC0415 - of the onnx extra
@@ -92,7 +95,7 @@ def _graph(path: Path, batch: int | None) -> Any:
         raise ArgumentError(f"--model {path} is no ONNX model: {said}") from problem
 
 
-def _fixed(graph: Any, batch: int) -> None:
+def _fixed(graph: onnx.GraphProto, batch: int) -> None:
     """Put the batch where an input's first dimension is open, and where its name is."""
     names = set()
     for value in graph.input:
@@ -107,7 +110,7 @@ def _fixed(graph: Any, batch: int) -> None:
                     dim.dim_value = batch
 
 
-def _blocks(graph: Any) -> Iterator[Any]:
+def _blocks(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
     """A graph, and the branches and bodies in it: what is in a loop counts once."""
     yield graph
     for node in graph.node:
@@ -116,7 +119,9 @@ def _blocks(graph: Any) -> Iterator[Any]:
                 yield from _blocks(attribute.g)
 
 
-def _values(blocks: Sequence[Any]) -> tuple[dict[str, Shape], dict[str, int]]:
+def _values(
+    blocks: Sequence[onnx.GraphProto],
+) -> tuple[dict[str, Shape], dict[str, int]]:
     """Shape and element type of each value by name, where they are known."""
     shapes: dict[str, Shape] = {}
     types: dict[str, int] = {}
@@ -132,7 +137,7 @@ def _values(blocks: Sequence[Any]) -> tuple[dict[str, Shape], dict[str, int]]:
     return shapes, types
 
 
-def _attribute(attribute: Any) -> Any:
+def _attribute(attribute: onnx.AttributeProto) -> object:
     if attribute.ints:
         return tuple(attribute.ints)
     if attribute.type == attribute.FLOAT:

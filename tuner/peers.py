@@ -23,7 +23,7 @@ def jax_random(work: str, n: int) -> Call:
     import jax
 
     key = jax.random.key(0)
-    body: dict[str, Callable[[Any], Any]] = {
+    body: dict[str, Callable[[jax.Array], jax.Array]] = {
         "bits32": lambda k: jax.random.bits(k, (n,), "uint32"),
         "uniform": lambda k: jax.random.uniform(k, (n,)),
         "normal": lambda k: jax.random.normal(k, (n,)),
@@ -43,7 +43,7 @@ def jax_dropout(x: np.ndarray, rate: float) -> Call:
     """Dropout as every JAX library writes it: bernoulli, then where."""
     import jax
 
-    def dropout(key: Any, x: Any) -> Any:
+    def dropout(key: jax.Array, x: jax.Array) -> jax.Array:
         keep = jax.random.bernoulli(key, 1 - rate, x.shape)
         return jax.numpy.where(keep, x / (1 - rate), 0)
 
@@ -80,7 +80,7 @@ def numpy_random(work: str, n: int) -> Call:
     if work == "bits32":
         return lambda: generator.integers(0, 2**32, n, np.uint32)
     out = np.empty(n, np.float32)
-    methods: dict[str, Any] = {
+    methods: dict[str, Callable[..., np.ndarray]] = {
         "uniform": generator.random,
         "normal": generator.standard_normal,
     }
@@ -134,7 +134,7 @@ def _numba_hash() -> Any:
             f"    x1 = np.uint32(x1 + np.uint32({second} + np.uint32({group + 1})))",
         ]
     lines += ["    return x0, x1"]
-    scope: dict[str, Any] = {"np": np}
+    scope: dict[str, object] = {"np": np}
     exec("\n".join(lines), scope)  # noqa: S102 - our own text, twenty rounds written out
     return numba.njit(inline="always")(scope["threefry"])
 
@@ -155,19 +155,19 @@ def numba_random(work: str, n: int, threads: int) -> Call:
     u32, resolution = np.uint32, np.float32(2**-23)
 
     @_parallel
-    def bits32(out: Any, k0: Any, k1: Any) -> None:
+    def bits32(out: np.ndarray, k0: np.uint32, k1: np.uint32) -> None:
         for i in numba.prange(out.shape[0]):
             a, b = threefry(k0, k1, u32(0), u32(i))
             out[i] = a ^ b
 
     @_parallel
-    def uniform(out: Any, k0: Any, k1: Any) -> None:
+    def uniform(out: np.ndarray, k0: np.uint32, k1: np.uint32) -> None:
         for i in numba.prange(out.shape[0]):
             a, b = threefry(k0, k1, u32(0), u32(i))
             out[i] = np.float32((a ^ b) >> u32(9)) * resolution
 
     @_parallel
-    def split(out: Any, k0: Any, k1: Any) -> None:
+    def split(out: np.ndarray, k0: np.uint32, k1: np.uint32) -> None:
         for i in numba.prange(out.shape[0]):
             a, b = threefry(k0, k1, u32(0), u32(i))
             out[i, 0] = a
@@ -190,7 +190,7 @@ def numba_dropout(x: np.ndarray, rate: float, threads: int) -> Call:
     scale = np.float32(1 / (1 - rate))
 
     @_parallel
-    def dropout(x: Any, out: Any, k0: Any, k1: Any) -> None:
+    def dropout(x: np.ndarray, out: np.ndarray, k0: np.uint32, k1: np.uint32) -> None:
         for i in numba.prange(out.shape[0]):
             a, b = threefry(k0, k1, u32(0), u32(i))
             keep = ((a ^ b) >> u32(9)) < threshold

@@ -160,7 +160,7 @@ class Worker:
                 with contextlib.suppress(OSError):
                     stream.close()
 
-    def _ask(self, request: Mapping[str, Any], limit: float, left: float) -> Any:
+    def _ask(self, request: Mapping[str, object], limit: float, left: float) -> Any:
         """The answer to a request, within `limit` seconds at work and `left` at all."""
         until = time.monotonic() + left
         if self._process is None:
@@ -195,7 +195,7 @@ class Worker:
             raise TuningError(f"the worker could not start: {problem}") from None
         self._open = True
 
-    def _send(self, request: Mapping[str, Any]) -> None:
+    def _send(self, request: Mapping[str, object]) -> None:
         assert self._process is not None
         assert self._process.stdin is not None
         try:
@@ -264,5 +264,5 @@ def _import_path() -> str:
     return os.pathsep.join(place or str(Path.cwd()) for place in sys.path)
 
 
-def _plain(candidate: Candidate) -> dict[str, Any]:
+def _plain(candidate: Candidate) -> dict[str, object]:
     return {"algorithm": candidate.algorithm, "knobs": dict(candidate.knobs)}

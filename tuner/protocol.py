@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from tensorlang.errors import TuningError
+from tensorlang.scheduling.knobs import Value
 
 OK: Final = "ok"
 ILLEGAL: Final = "illegal"  # the schedule or the machine's limits refuse the knobs
@@ -28,7 +29,7 @@ class Candidate:
     """A configuration to try: an algorithm and its knobs' values."""
 
     algorithm: str
-    knobs: Mapping[str, Any] = field(default_factory=dict)
+    knobs: Mapping[str, Value] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
@@ -67,7 +68,7 @@ class Outcome:
         """Whether it was right, and timed."""
         return self.status == OK
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Plain data; `from_json` reads it back."""
         return asdict(self)
 
@@ -87,7 +88,7 @@ class Outcome:
         return outcome
 
 
-def encode(message: Mapping[str, Any]) -> bytes:
+def encode(message: Mapping[str, object]) -> bytes:
     """A message as a line."""
     return json.dumps(message).encode() + b"\n"
 

@@ -29,6 +29,7 @@ from tensorlang.ir.nodes import (
     Compare,
     For,
     Load,
+    Node,
     Reduce,
     Store,
     While,
@@ -82,7 +83,7 @@ class Case:
     """
 
     workload: Workload
-    scalars: tuple[Any, ...]
+    scalars: tuple[object, ...]
     outputs: tuple[int, ...]
     runs: tuple[Run, ...]
 
@@ -179,7 +180,7 @@ class Reference:
         return Case(self.workload, self._taken.scalars, written, tuple(runs))
 
     def compiled(
-        self, arrays: Sequence[Array], scalars: Sequence[Any], *, narrow: bool = True
+        self, arrays: Sequence[Array], scalars: Sequence[object], *, narrow: bool = True
     ) -> Results:
         """What the plain loop nest gives."""
         wide, own = self._kernels
@@ -195,7 +196,7 @@ class Reference:
         kernel: Kernel | None,
         func: Function | None,
         arrays: Sequence[Array],
-        scalars: Sequence[Any],
+        scalars: Sequence[object],
     ) -> list[Array] | None:
         if kernel is None or func is None:
             return None
@@ -286,7 +287,7 @@ def _is_pointwise(block: Block) -> bool:
     return len({load.buffer for load in loads}) == len(loads) and not any(folds)
 
 
-def _loses_the_sign_of_zero(node: Any) -> bool:
+def _loses_the_sign_of_zero(node: Node) -> bool:
     """Whether it is a maximum or minimum, which gives a zero of either sign.
 
     So is a fold that compares: which of two equal numbers it keeps, its order decides.

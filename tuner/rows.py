@@ -11,10 +11,10 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from tensorlang.errors import TuningError
-from tensorlang.scheduling.knobs import Choice, Domain
+from tensorlang.scheduling.knobs import Choice, Domain, Value
 from tensorlang.tuner.protocol import Candidate, Outcome
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Row:
 
     candidate: Candidate
     outcome: Outcome
-    params: Mapping[str, Any]
+    params: Mapping[str, Value]
     distributions: Mapping[str, str]
 
     @classmethod
@@ -46,7 +46,7 @@ class Row:
         cls,
         candidate: Candidate,
         outcome: Outcome,
-        domains: Mapping[str, tuple[Domain, Any]],
+        domains: Mapping[str, tuple[Domain, Value]],
     ) -> Row:
         """From the domain and value of each of Optuna's parameters."""
         from optuna.distributions import distribution_to_json  # noqa: PLC0415 - slow
@@ -88,7 +88,7 @@ class Row:
         except (ValueError, TypeError) as problem:
             raise TuningError(f"{str(text)[:120]} is no trial: {problem}") from None
 
-    def frozen(self) -> Any:
+    def frozen(self) -> optuna.trial.FrozenTrial:
         """The trial as Optuna's samplers see it; what was not right is pruned."""
         from optuna.distributions import json_to_distribution  # noqa: PLC0415 - slow
         from optuna.trial import TrialState, create_trial  # noqa: PLC0415 - slow
@@ -130,8 +130,8 @@ def read(engine: Engine, study: int) -> Iterator[Row]:
     from optuna.storages._rdb import models  # noqa: PLC0415 - slow
     from sqlalchemy import select  # noqa: PLC0415 - slow
 
-    trials: Any = models.TrialModel.__table__
-    notes: Any = models.TrialUserAttributeModel.__table__
+    trials = models.TrialModel.__table__
+    notes = models.TrialUserAttributeModel.__table__
     wanted = (
         select(notes.c.value_json)
         .join(trials, trials.c.trial_id == notes.c.trial_id)
@@ -179,8 +179,8 @@ def _trial(connection: Connection, study: int, *, complete: bool) -> int:
     from optuna.trial import TrialState  # noqa: PLC0415 - slow
     from sqlalchemy import func, select  # noqa: PLC0415 - slow
 
-    trials: Any = models.TrialModel.__table__
-    studies: Any = models.StudyModel.__table__
+    trials = models.TrialModel.__table__
+    studies = models.StudyModel.__table__
     if connection.dialect.name != "sqlite":  # there, an insert locks the database
         held = select(studies.c.study_id).where(studies.c.study_id == study)
         connection.execute(held.with_for_update())
@@ -195,11 +195,12 @@ def _trial(connection: Connection, study: int, *, complete: bool) -> int:
             datetime_complete=now,
         )
     )
-    key: Any = made.inserted_primary_key
+    key = made.inserted_primary_key
+    assert key is not None
     return int(key[0])
 
 
-def _internal(text: str, value: Any) -> float:
+def _internal(text: str, value: Value) -> float:
     from optuna.distributions import json_to_distribution  # noqa: PLC0415 - slow
 
     return float(json_to_distribution(text).to_internal_repr(value))

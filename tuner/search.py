@@ -8,15 +8,19 @@ measured again; a row whose knobs now make other code is.
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from tensorlang.tuner.protocol import WRONG, Candidate, Outcome
 from tensorlang.tuner.rows import Row
 from tensorlang.tuner.space import Point, Space
 from tensorlang.tuner.storage import Trials
+
+if TYPE_CHECKING:
+    import optuna
 
 _STARTUP: Final = 12
 _REPEATS: Final = 64  # suggestions in a row that bring nothing new
@@ -29,7 +33,7 @@ class Suggestion:
     """A configuration to try; `trial` is Optuna's, where Optuna suggested it."""
 
     point: Point
-    trial: Any = None
+    trial: optuna.Trial | None = None
 
     @property
     def candidate(self) -> Candidate:
@@ -178,7 +182,7 @@ class Search:
         if outcome.ir:
             self._by_code[outcome.ir] = outcome
 
-    def _tell(self, trial: Any, outcome: Outcome) -> None:
+    def _tell(self, trial: optuna.Trial, outcome: Outcome) -> None:
         from optuna.trial import TrialState  # noqa: PLC0415 - it is slow
 
         if outcome.ok:
@@ -187,10 +191,8 @@ class Search:
             self._study.tell(trial, state=TrialState.PRUNED)
 
 
-def _study(seed: int, *, grouped: bool) -> Any:
+def _study(seed: int, *, grouped: bool) -> optuna.Study:
     """A study in memory: what is kept is written by us, a finished trial at a time."""
-    import warnings  # noqa: PLC0415 - used here only
-
     import optuna  # noqa: PLC0415 - it is slow, and only tuning needs it
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)

@@ -10,19 +10,21 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from tensorlang.errors import TensorlangError
 from tensorlang.ir.digest import digest
 from tensorlang.ops import building
 from tensorlang.scheduling import Knobs
-from tensorlang.scheduling.knobs import Choice, Domain, Integer
+from tensorlang.scheduling.knobs import Choice, Domain, Integer, V, Value
 from tensorlang.tuner.deadline import Overdue, deadline
 from tensorlang.tuner.protocol import FAILED, HUNG, ILLEGAL, Candidate, Outcome
 from tensorlang.tuner.pruning import refusal
 from tensorlang.tuner.rows import parameter
 
 if TYPE_CHECKING:
+    import optuna
+
     from tensorlang.ops.operator import Operator
     from tensorlang.targets import Target
     from tensorlang.workload import Workload
@@ -83,7 +85,7 @@ class Space:
         """The point of these values; knobs that they do not name have the default."""
         return self.point(candidate.algorithm, Knobs(pinned=candidate.knobs))
 
-    def suggested(self, trial: Any) -> Point:
+    def suggested(self, trial: optuna.Trial) -> Point:
         """The point that a trial suggests."""
         algorithm = self.algorithms[0]
         if len(self.algorithms) > 1:
@@ -128,10 +130,10 @@ class Space:
         every = (self._domains[name].values() for name in self.algorithms)
         return sum(prod(map(_count, domains)) for domains in every)
 
-    def parameters(self, point: Point) -> dict[str, tuple[Domain, Any]]:
+    def parameters(self, point: Point) -> dict[str, tuple[Domain, Value]]:
         """Domain and value of each of Optuna's parameters at a point."""
         algorithm = point.candidate.algorithm
-        found: dict[str, tuple[Domain, Any]] = {}
+        found: dict[str, tuple[Domain, Value]] = {}
         if len(self.algorithms) > 1:
             choices = Choice(self.algorithms)
             found[f"{ALGORITHM}: {choices}"] = choices, algorithm
@@ -145,20 +147,22 @@ class Space:
 class _Named:
     """An Optuna trial asked under the names that `parameter` gives."""
 
-    trial: Any
+    trial: optuna.Trial
     algorithm: str
 
-    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
+    def suggest_categorical(self, name: str, choices: Sequence[V]) -> V:
         """One of the choices."""
         known = parameter(self.algorithm, name, Choice(tuple(choices)))
-        return self.trial.suggest_categorical(known, choices)
+        chosen: V = self.trial.suggest_categorical(known, choices)
+        return chosen
 
     def suggest_int(
         self, name: str, low: int, high: int, *, step: int, log: bool
-    ) -> Any:
+    ) -> int:
         """An integer from `low` to `high`."""
         known = parameter(self.algorithm, name, Integer(low, high, step, log))
-        return self.trial.suggest_int(known, low, high, step=step, log=log)
+        chosen: int = self.trial.suggest_int(known, low, high, step=step, log=log)
+        return chosen
 
 
 def _count(domain: Domain) -> int:

@@ -26,9 +26,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from tensorlang.codegen.simt.host import host_program, launches
+from tensorlang.codegen.simt.host import data_of, host_program, launches
 from tensorlang.errors import TuningError
 from tensorlang.runtime import host_program as hosting
 from tensorlang.tuner import sass
@@ -80,7 +80,7 @@ def static_cost(kernel: Kernel, op: Operator, workload: Workload) -> StaticCost:
     bounds: dict[str, float] = {}
     occupancy, seconds = 1.0, 0.0
 
-    def launch(number: int, names: dict[str, Any]) -> None:
+    def launch(number: int, names: dict[str, int]) -> None:
         nonlocal occupancy, seconds
         one = made[number]
         grid = [hosting.number(n, names) for n in program["launches"][number]["grid"]]
@@ -99,8 +99,8 @@ def static_cost(kernel: Kernel, op: Operator, workload: Workload) -> StaticCost:
 
 
 def _names(
-    kernel: Kernel, op: Operator, workload: Workload, program: Mapping[str, Any]
-) -> dict[str, Any]:
+    kernel: Kernel, op: Operator, workload: Workload, program: hosting.Data
+) -> dict[str, int]:
     """A value of each of the host's numbers: the sizes, and 1 of what is no size."""
     sizes = {**op.scalars(workload), **op.sizes(workload)}
     named = zip(program["scalars"], kernel.signature.scalars, strict=True)
@@ -113,7 +113,7 @@ class _Launch:
 
     launch: Launch
     blocks: int
-    names: Mapping[str, Any]
+    names: Mapping[str, int]
     gpu: Gpu
     resources: Mapping[str, int]
 
@@ -162,10 +162,8 @@ class _Launch:
         }
 
 
-def _bytes(buffer: Buffer, names: Mapping[str, Any]) -> int:
+def _bytes(buffer: Buffer, names: Mapping[str, int]) -> int:
     """Bytes of a buffer, for these values of the host's names."""
-    from tensorlang.codegen.simt.host import data_of  # noqa: PLC0415 - one place
-
     extents = (hosting.number(data_of(extent), dict(names)) for extent in buffer.shape)
     return prod(extents) * buffer.dtype.bytes
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 from tensorlang.errors import RecordError, TuningError
@@ -18,6 +18,8 @@ from tensorlang.tuner import rows
 from tensorlang.tuner.rows import Row
 
 if TYPE_CHECKING:
+    import sqlite3
+
     import optuna
 
 _FILE: Final = "tuning.db"
@@ -136,7 +138,7 @@ def _file(url: str) -> Path | None:
     return Path(url.removeprefix(_SQLITE).partition("?")[0]) if named else None
 
 
-def _alone(url: str) -> AbstractContextManager[Any]:
+def _alone(url: str) -> AbstractContextManager[object]:
     """Hold a SQLite file's lock: two that make its tables at once would fail."""
     from filelock import FileLock  # noqa: PLC0415 - used here only
 
@@ -158,7 +160,7 @@ def _opened(url: str) -> optuna.storages.RDBStorage:
     storage = optuna.storages.RDBStorage(url, engine_kwargs=options)
 
     @event.listens_for(storage.engine, "connect")
-    def write_ahead(connection: Any, _: object) -> None:
+    def write_ahead(connection: sqlite3.Connection, _: object) -> None:
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=NORMAL")
 

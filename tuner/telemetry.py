@@ -15,7 +15,7 @@ from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from statistics import median
-from typing import Any, Final
+from typing import Final
 
 from tensorlang.errors import DeviceError
 
@@ -171,5 +171,5 @@ def _parsed(line: str) -> State:
     )
 
 
-def _reasons(bits: Any) -> tuple[str, ...]:
+def _reasons(bits: int) -> tuple[str, ...]:
     return tuple(name for bit, name in _REASONS.items() if int(bits) & bit)

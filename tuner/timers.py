@@ -15,7 +15,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from tensorlang.tuner.rounds import Timing, interleaved
 
 if TYPE_CHECKING:
     from tensorlang.runtime.cuda_device import Memory
+    from tensorlang.runtime.device_arrays import DeviceArray
     from tensorlang.targets import Target
 
 Call = Callable[[], object]
@@ -40,7 +41,7 @@ _MOST_WRITES: Final = 16
 class Timer(Protocol):
     """What times calls on a target."""
 
-    def arguments(self, given: Sequence[Any]) -> list[Any]:
+    def arguments(self, given: Sequence[object]) -> list[object]:
         """Arguments of the host as a kernel is to be timed with."""
 
     def once(self, call: Call, best: float) -> Timing:
@@ -61,7 +62,7 @@ def timer_of(target: Target) -> Timer:
 class HostTimer:
     """By this machine's clock: a call returns when all is done."""
 
-    def arguments(self, given: Sequence[Any]) -> list[Any]:
+    def arguments(self, given: Sequence[object]) -> list[object]:
         """The arguments themselves."""
         return list(given)
 
@@ -109,12 +110,12 @@ class CudaTimer:
         self._read = telemetry.reader(target.index)
         self._held: list[Memory] = []
 
-    def arguments(self, given: Sequence[Any]) -> list[Any]:
+    def arguments(self, given: Sequence[object]) -> list[object]:
         """The arguments with all arrays on the GPU."""
         self._held.clear()
         return self.keep(given)
 
-    def keep(self, given: Sequence[Any]) -> list[Any]:
+    def keep(self, given: Sequence[object]) -> list[object]:
         """The same beside those that are there."""
         return [
             self._there(value) if isinstance(value, np.ndarray) else value
@@ -137,7 +138,7 @@ class CudaTimer:
 
         return run
 
-    def _there(self, array: np.ndarray) -> Any:
+    def _there(self, array: np.ndarray) -> DeviceArray:
         from tensorlang.runtime.cuda_arrays import array_at  # noqa: PLC0415 - the same
 
         row = np.ascontiguousarray(array)

@@ -127,9 +127,10 @@ def _checked_ends(budget: float | None, trials: int | None, limit: float) -> Non
         )
 
 
-def _is_time(value: Any) -> bool:
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return number and value > 0
+def _is_time(value: object) -> bool:
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return False
+    return value > 0
 
 
 def _checked_choice(seed: int, storage: str | None) -> None:

@@ -47,7 +47,7 @@ from tensorlang.workload import Workload
 if TYPE_CHECKING:
     from tensorlang.ir.nodes import Function
 
-Send = Callable[[Mapping[str, Any]], None]
+Send = Callable[[Mapping[str, object]], None]
 _LOST_DEVICE: Final = 71  # the exit code that says so
 _PARENT_DEATH_SIGNAL: Final = 1  # PR_SET_PDEATHSIG
 
@@ -65,7 +65,7 @@ class Session:
             self._target = self._target.with_threads(self._workload.threads)
         self._gates = Gates(self._op, self._workload)
         self._kernels: dict[str, Kernel] = {}
-        self._arguments: list[Any] = []
+        self._arguments: list[object] = []
         self._same: dict[tuple[str, Workload], bool] = {}
 
     def attempt(self, candidate: Candidate, best: float) -> Outcome:
@@ -101,7 +101,7 @@ class Session:
             timing = self._timer.once(_call(kernel, self._given()), best)
         return Outcome(OK, "", timing.median, timing.spread, error, ir, spent)
 
-    def finals(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def finals(self, request: Mapping[str, Any]) -> dict[str, object]:
         """Time candidates against each other, interleaved; those that are still right.
 
         Returns:
@@ -180,7 +180,7 @@ class Session:
     def _timer(self) -> Timer:
         return timer_of(self._target)
 
-    def _given(self) -> list[Any]:
+    def _given(self) -> list[object]:
         if not self._arguments:
             arrays, scalars = arguments(self._op, self._workload, seed=2)
             self._arguments = self._timer.arguments([*arrays, *scalars])
@@ -207,7 +207,7 @@ def _log(what: object) -> None:
     print(f"\n{what}:\n{traceback.format_exc()}", file=sys.stderr, flush=True)  # noqa: T201
 
 
-def _call(kernel: Kernel, given: list[Any]) -> Callable[[], object]:
+def _call(kernel: Kernel, given: list[object]) -> Callable[[], object]:
     return lambda: kernel.launch(*given)
 
 
@@ -269,7 +269,7 @@ def main() -> None:
     answers = os.dup(1)
     os.dup2(2, 1)
 
-    def send(message: Mapping[str, Any]) -> None:
+    def send(message: Mapping[str, object]) -> None:
         rest = protocol.encode(message)
         while rest:
             rest = rest[os.write(answers, rest) :]
