@@ -8,7 +8,7 @@ Everything loads at first use, so importing the package costs next to nothing.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from tensorlang import ir, ops, scheduling
@@ -50,7 +50,7 @@ _MODULES: Final = (
 )
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name in _HOME:
         return getattr(import_module(_HOME[name]), name)
     if name in _MODULES:

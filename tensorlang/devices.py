@@ -6,7 +6,11 @@ import re
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import pyopencl
+    from pycuda import driver
 
 REMEDY: Final = "pip install 'tensorlang[opencl]' and an OpenCL driver"
 
@@ -50,7 +54,7 @@ def problem() -> str:
 
 
 @cache
-def handles() -> tuple[Any, ...]:
+def handles() -> tuple[pyopencl.Device, ...]:
     """PyOpenCL's own devices, GPUs first."""
     import pyopencl  # noqa: PLC0415 - where it is asked for
 
@@ -64,7 +68,7 @@ def devices() -> tuple[Device, ...]:
     return tuple(map(_described, handles()))
 
 
-def _described(handle: Any) -> Device:
+def _described(handle: pyopencl.Device) -> Device:
     import pyopencl  # noqa: PLC0415 - there is a handle, so it is loaded
 
     platform = handle.platform
@@ -133,7 +137,7 @@ def _cuda_driver() -> Any:
     return pycuda.driver
 
 
-def cuda_handle(index: int) -> Any:
+def cuda_handle(index: int) -> driver.Device:
     """PyCUDA's own device."""
     return _cuda_driver().Device(index)
 
@@ -145,7 +149,7 @@ def cuda_devices() -> tuple[CudaDevice, ...]:
     return tuple(_cuda_described(cuda_handle(index)) for index in range(count))
 
 
-def _cuda_described(handle: Any) -> CudaDevice:
+def _cuda_described(handle: driver.Device) -> CudaDevice:
     driver = _cuda_driver()
     attributes, name = driver.device_attribute, handle.name()
     version = driver.get_driver_version()

@@ -58,7 +58,7 @@ class Workload:
         rest = "".join(f", {name}={value}" for name, value in self.attributes)
         return f"{self.operator}({arrays}{rest})"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Plain JSON data; `from_json` reads it back to an equal workload."""
         return {
             "operator": self.operator,
@@ -92,7 +92,7 @@ class Workload:
             ) from problem
 
 
-def attributes_of(values: Mapping[str, Any]) -> tuple[tuple[str, Attribute], ...]:
+def attributes_of(values: Mapping[str, object]) -> tuple[tuple[str, Attribute], ...]:
     """Attributes as a workload holds them: sorted, lists as tuples.
 
     Raises:
@@ -101,7 +101,7 @@ def attributes_of(values: Mapping[str, Any]) -> tuple[tuple[str, Attribute], ...
     return tuple((name, _attribute(values[name])) for name in sorted(values))
 
 
-def _attribute(value: Any) -> Attribute:
+def _attribute(value: object) -> Attribute:
     if isinstance(value, (list, tuple)):
         return tuple(each if each is None else _whole(each) for each in value)
     if value is None or isinstance(value, (bool, int, float, str)):
@@ -109,23 +109,24 @@ def _attribute(value: Any) -> Attribute:
     raise TypeError(f"{value!r} is no attribute of a workload")
 
 
-def _text(value: Any, form: re.Pattern[str]) -> str:
+def _text(value: object, form: re.Pattern[str]) -> str:
     if not isinstance(value, str) or not form.fullmatch(value):
         raise TypeError(f"{str(value)[:80]!r} is no name of an operator or type")
     return value
 
 
-def _whole(value: Any) -> int:
+def _whole(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{value!r} is not a whole number")
     return value
 
 
-def _extent(value: Any) -> int:
+def _extent(value: object) -> int:
     return _up_to(value, _LARGEST)
 
 
-def _up_to(value: Any, most: int) -> int:
-    if not 0 <= _whole(value) <= most:
+def _up_to(value: object, most: int) -> int:
+    number = _whole(value)
+    if not 0 <= number <= most:
         raise ValueError(f"{str(value)[:80]} is not from 0 to {most}")
-    return int(value)
+    return number

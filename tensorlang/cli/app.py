@@ -42,12 +42,12 @@ _USAGE_ERROR = cast("type[Exception]", typer.BadParameter.__mro__[2])
 class Commands(TyperGroup):
     """The group of commands: listed from the table, loaded one at a time."""
 
-    def list_commands(self, ctx: Any) -> list[str]:
+    def list_commands(self, ctx: object) -> list[str]:
         """The commands' names, in the order of the table."""
         del ctx
         return list(COMMANDS)
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+    def get_command(self, ctx: object, cmd_name: str) -> TyperCommand | None:
         """The command as help lists it: nothing is loaded."""
         del ctx
         if cmd_name not in COMMANDS:
@@ -98,7 +98,7 @@ def _about(
         typer.echo(ctx.get_help())
 
 
-def guarded(command: Callable[[], Any]) -> int:
+def guarded(command: Callable[[], object]) -> int:
     """Run a command, and give its exit code; mistakes are told, not raised."""
     try:
         code = command()
@@ -145,5 +145,5 @@ def _complain(sentence: str) -> None:
     typer.echo(f"tlang: {' '.join(sentence.split())}", err=True)
 
 
-def _told(message: Warning | str, *_: Any, **__: Any) -> None:
+def _told(message: Warning | str, *_: object, **__: object) -> None:
     _complain(f"warning: {message}")

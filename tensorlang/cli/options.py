@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 import typer
 
@@ -22,6 +22,7 @@ from tensorlang.errors import (
 if TYPE_CHECKING:
     from tensorlang.ops import Operator
     from tensorlang.targets import Target
+    from tensorlang.workload import Attribute as Setting
     from tensorlang.workload import Workload
 
 Name = Annotated[
@@ -54,7 +55,7 @@ _SIZES: Final = re.compile(r"\d+(,\d+)+")
 _MOST_ELEMENTS: Final = 1 << 48
 _TIME: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(s|m|h)?")
 _SECONDS: Final = {None: 1, "s": 1, "m": 60, "h": 3600}
-_WORDS: Final[dict[str, Any]] = {"true": True, "false": False, "none": None}
+_WORDS: Final[dict[str, bool | None]] = {"true": True, "false": False, "none": None}
 
 T = TypeVar("T")
 
@@ -168,13 +169,13 @@ def _imported(name: str, find: Callable[[str], T]) -> T:
         ) from problem
 
 
-def attributes(given: Sequence[str] | None) -> dict[str, Any]:
+def attributes(given: Sequence[str] | None) -> dict[str, Setting]:
     """The attributes of `name=value` texts.
 
     Raises:
         ArgumentError: one is not of that form.
     """
-    found: dict[str, Any] = {}
+    found: dict[str, Setting] = {}
     for text in given or ():
         name, equals, value = (part.strip() for part in text.partition("="))
         if not (name and equals and value):
@@ -183,7 +184,7 @@ def attributes(given: Sequence[str] | None) -> dict[str, Any]:
     return found
 
 
-def _value(text: str) -> Any:
+def _value(text: str) -> Setting:
     if text.lower() in _WORDS:
         return _WORDS[text.lower()]
     if _SIZES.fullmatch(text):

@@ -12,7 +12,9 @@ from rich.table import Column
 from tensorlang.cli import console
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
+
+    from rich.console import RenderableType
 
     from tensorlang.tuner import progress as told
 
@@ -94,7 +96,7 @@ class Bar(Progress):
             self._bar, description=f"{place}{said.operator}", found=standing(said)
         )
 
-    def get_renderables(self) -> Any:
+    def get_renderables(self) -> Iterable[RenderableType]:
         """The bar, moved to where the clock is."""
         if self.tasks:
             task = self.tasks[0]
@@ -109,7 +111,7 @@ class Plain:
     def __init__(self) -> None:
         self._best: dict[int, float] = {}
 
-    def __enter__(self) -> Callable[[told.Progress], None]:
+    def __enter__(self) -> Any:
         return self.listen
 
     def __exit__(self, *_: object) -> None:
