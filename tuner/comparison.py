@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
@@ -30,7 +30,7 @@ LAYERS: Final = frozenset(
     ("nn.dense", "nn.conv2d", "nn.softmax", "nn.layer_norm", "nn.gelu")
 )
 # attributes that a layer's counterpart leaves as they usually are
-_PLAIN: Final[dict[str, tuple[Any, ...]]] = {
+_PLAIN: Final[dict[str, tuple[object, ...]]] = {
     "layout": (None, "oi", "NCHW"),
     "activation": (None, "none"),
     "approximate": (None, "none"),

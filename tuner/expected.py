@@ -9,12 +9,12 @@ between the right one and 0, which a division by an infinity leaves.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import ml_dtypes
 import numpy as np
 
-Array: TypeAlias = np.ndarray
+from tensorlang.runtime.arrays import Array
 
 _OWN_ERRORS: Final = 4.0  # how often as far off as the reference itself a kernel may be
 # of the largest number; a sum that comes so near to it may overflow in another order

@@ -21,9 +21,10 @@ from tensorlang.errors import TuningError
 from tensorlang.ops.definition import Definition
 from tensorlang.ops.operator import DIRECT
 from tensorlang.ops.tensors import TensorOperator
+from tensorlang.runtime.arrays import Array
 from tensorlang.tuner.decisions import decisions
 from tensorlang.tuner.expected import Expected, bits
-from tensorlang.tuner.guarded import EDGES, Array, Edge, Guarded
+from tensorlang.tuner.guarded import EDGES, Edge, Guarded
 from tensorlang.tuner.ragged import KINDS, attempts, batches, served
 from tensorlang.tuner.reference import Case, Reference, Run
 from tensorlang.tuner.specials import (

@@ -14,11 +14,12 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal
 
 import numpy as np
 
-Array: TypeAlias = np.ndarray
+from tensorlang.runtime.arrays import Array
+
 Edge = Literal["before", "after"]
 EDGES: Final[tuple[Edge, ...]] = ("after", "before")
 CANARY: Final = 0xA5

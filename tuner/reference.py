@@ -37,6 +37,7 @@ from tensorlang.ir.nodes import (
 from tensorlang.ir.visit import walk
 from tensorlang.ops.examples import Fill, Taken
 from tensorlang.runtime import build
+from tensorlang.runtime.arrays import Array
 from tensorlang.runtime.describing import signature_of
 from tensorlang.schedules.generic import stage_names
 from tensorlang.scheduling import Schedule
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from tensorlang.runtime import Kernel
     from tensorlang.workload import Workload
 
-Array: TypeAlias = np.ndarray
 # what the written buffers hold in the end, in double precision and in their own types
 Results: TypeAlias = "tuple[list[Array] | None, list[Array] | None]"
 

@@ -18,8 +18,8 @@ import ml_dtypes
 import numpy as np
 
 from tensorlang.ops.examples import Fill, Input, plain
+from tensorlang.runtime.arrays import Array
 
-Array: TypeAlias = np.ndarray
 # by element type, values at which a kernel decides something
 Constants: TypeAlias = Mapping[np.dtype, tuple[Any, ...]]
 

@@ -41,7 +41,7 @@ from tensorlang.ir.nodes import (
     as_expr,
 )
 from tensorlang.ir.simplify import simplify
-from tensorlang.ir.visit import children, walk
+from tensorlang.ir.visit import children, substitute, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +87,6 @@ def cost(func: Function) -> Cost:
 
 
 def _evaluate(count: Expr, sizes: Mapping[str, int]) -> int:
-    from tensorlang.ir.visit import substitute  # noqa: PLC0415 - used at the edge only
-
     known = {
         v: as_expr(sizes[v.name])
         for v in walk(count)

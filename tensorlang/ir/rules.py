@@ -50,9 +50,10 @@ class Simplifier:
         new: frozenset[Var] | None = None,
     ) -> None:
         self.known = known
-        self.depth = 0 if outer is None else outer.depth + 1
+        self.depth: int = 0 if outer is None else outer.depth + 1
         # where more is known of a variable, and of what is not of variables alone
         self.basis_of: dict[Var, Simplifier] = {} if outer is None else outer.basis_of
+        self.basis: Simplifier
         self.basis = self if outer is None or new is None else outer.basis
         if new:
             self.basis_of = {**self.basis_of, **dict.fromkeys(new, self)}
