@@ -18,7 +18,7 @@ import time
 from collections.abc import Mapping, Sequence
 from math import inf
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import IO, Any, Final, Self
 
 from tensorlang.errors import TuningError
 from tensorlang.tuner import protocol
@@ -77,7 +77,7 @@ class Worker:
         }
         self._process: subprocess.Popen[bytes] | None = None
         self._log = log
-        self._errors: Any = None
+        self._errors: IO[bytes] | None = None
         self._said = 0  # bytes of the log that were there before the process
         self._pending = b""
         self._stage = ""
@@ -173,13 +173,13 @@ class Worker:
 
     def _spawn(self) -> None:
         opened = tempfile.TemporaryFile if self._log is None else self._log.open
-        self._errors = opened("ab+")
-        self._said = self._errors.seek(0, os.SEEK_END)
+        self._errors = errors = opened("ab+")
+        self._said = errors.seek(0, os.SEEK_END)
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "tensorlang.tuner.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=self._errors,
+            stderr=errors,
             env=os.environ | {"PYTHONPATH": _import_path()},
             start_new_session=True,  # Ctrl-C is the tuner's to handle
         )
@@ -245,6 +245,7 @@ class Worker:
                 how += ", as by an access outside of an array,"
         else:
             how = f"ended with code {code}"
+        assert self._errors is not None
         self._errors.seek(self._said)
         said = self._errors.read().decode("utf-8", "replace").strip().splitlines()
         last = f": {said[-1][:200]}" if said and code >= 0 else ""

@@ -36,7 +36,7 @@ def rewriter(
     change: Callable[Concatenate[S, Node, P], Node],
 ) -> Callable[Concatenate[S, Kind, P], Kind]: ...
 def rewriter(change: Callable[..., Node]) -> Callable[..., Node]:
-    """`change` itself, told to give an expression for one, and a statement for one."""
+    """`change` itself, typed: an expression gives an expression, a statement one."""
     return change
 
 
