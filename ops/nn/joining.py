@@ -43,13 +43,19 @@ def pad(x: Anything, padding: Pairs, value: Anything | Number | None = None) -> 
     """The array with a constant around it.
 
     Args:
-        x: An array of any type and shape.
         padding: For each dimension, how many elements come before and behind; a pair.
         value: The constant, of the kind that `x` has; 0 where it is left out.
     """
     extents, pairs = _around(x.shape, padding)
     held = ir.reshaped(x, extents)
-    around = value[()] if isinstance(value, ir.Tensor) else value
+    around: Any = value
+    if isinstance(value, ir.Tensor):
+        ir.require(
+            value.shape == (),
+            "value is a number, not an array of shape {shape}",
+            shape=value.shape,
+        )
+        around = value[()]
     constant = ir.as_expr(0, x.dtype) if around is None else ir.stored(around, x.dtype)
 
     def element(*i: Expr) -> Expr:

@@ -90,6 +90,17 @@ def _slice(site: Site) -> Found:
     return [(x, nn.slice_grad(site.dy, zeros(x.spec), *bounds))]
 
 
+@rule("nn.pad")
+def _pad(site: Site) -> Found:
+    """What lies inside of the padding; of a value that is no number, the rest."""
+    x, padding, value = (site.named[name] for name in ("x", "padding", "value"))
+    inside = nn.pad_grad(site.dy, x, padding)
+    found: Found = [(x, inside)]
+    if site.wants("value"):
+        found.append((value, math.sum(site.dy) - math.sum(inside)))
+    return found
+
+
 @rule("nn.split")
 def _split(site: Site) -> Found:
     """The parts' gradients, joined as the parts were."""

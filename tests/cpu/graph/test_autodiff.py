@@ -60,6 +60,7 @@ def check(body, *shapes) -> None:
         lambda a, b: nn.concatenate([a, b, a], 1) * 3.0,
         lambda a, b: nn.transpose(nn.reshape(a, (1, 9))) * nn.reshape(b, (9, 1)),
         lambda a, b: nn.pad(a, ((1, 0), (0, 2))) * math.logsumexp(b),
+        lambda a, b: math.square(nn.pad(a, ((1, 0), (0, 2)), math.mean(b))),
         lambda a, b: math.cumsum(a) * math.sqrt(b) + math.exp(a) * math.log(b),
         lambda a, b: nn.batch_norm_train(a, math.sum(b, 0), math.sum(b, 1))[0] * a,
     ],

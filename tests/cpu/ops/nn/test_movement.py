@@ -226,6 +226,7 @@ X = draw((2, 3))
         (lambda: nn.batch_flatten(draw(())), ShapeError, "has no batch"),
         (lambda: nn.pad(X, [(1, 1)]), ArgumentError, "1 pairs of padding for an array"),
         (lambda: nn.pad(X, [(1, -1)] * 2), ArgumentError, "a slice takes elements"),
+        (lambda: nn.pad(X, [(1, 1)] * 2, X), ShapeError, "value is a number"),
         (lambda: nn.pad(X, 1), ArgumentError, "a pair of whole numbers for each"),
         (lambda: nn.pad(X, [(1.0, 1)] * 2), ArgumentError, "a pair of whole numbers"),
         (
