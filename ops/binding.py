@@ -6,8 +6,8 @@ calls like those before are known by all else (`tensors.call`). That of
 `softplus(x: Float, beta: Scalar = 1.0)` is
 
     def softplus(x, beta=1.0, *, target=None, out=None):
-        if type(beta) is not float: beta = fit_beta(beta)
-        return call(op, (x,), NONE, (beta,), target, out)
+        if type(beta) is not float: beta = __fit_beta(beta)
+        return __call(__op, (x,), __attributes_6, (beta,), target, out)
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _piece(parameter: Parameter) -> _Piece:
         case Other("shape"):
             return _Piece((tuple,), _shape, attribute=name)
         case Other("like", several=True):
-            return _Piece(fit=_likes, attribute=f"fit_{name}({name})")
+            return _Piece(fit=_likes, attribute=f"__fit_{name}({name})")
         case Other("like"):
             return _Piece((np.ndarray,), _like, attribute=f"{name}.shape")
     return _Piece(attribute=name)
@@ -94,15 +94,15 @@ def bound(op: Definition) -> Callable[..., Launch]:
     """The function of an operator, from a call's arguments to its launch."""
     pieces = {p.name: _piece(p) for p in op.spec.parameters}
     given: dict[str, Any] = {
-        "op": op,
-        "call": viewed if op.view else call,
-        "mixed": mixed,
-        "array": np.ndarray,
+        "__op": op,  # names that no parameter and no operator has
+        "__call": viewed if op.view else call,
+        "__mixed": mixed,
+        "__array": np.ndarray,
     }
     lines = [f"def {op.__name__}({', '.join(_arguments(op.spec.parameters, given))}):"]
     for name, piece in pieces.items():
         if piece.fit is not None:
-            given[f"fit_{name}"] = partial(piece.fit, op.id, name)
+            given[f"__fit_{name}"] = partial(piece.fit, op.id, name)
             lines += _fitting(name, piece, given)
     lines += _Handing(pieces, given).lines(op.spec.parameters)
     source = "\n    ".join(lines)
@@ -114,19 +114,19 @@ def bound(op: Definition) -> Callable[..., Launch]:
 def _fitting(name: str, piece: _Piece, given: dict[str, Any]) -> Iterator[str]:
     """The lines that make of an argument what is handed on."""
     if piece.rows:
-        given[f"known_{name}"] = _remembered(given[f"fit_{name}"])
+        given[f"__known_{name}"] = _remembered(given[f"__fit_{name}"])
         yield f"if type({name}) is tuple:"
-        yield f"    try: {name} = known_{name}(*{name})"
-        yield f"    except TypeError: {name} = fit_{name}({name})"
+        yield f"    try: {name} = __known_{name}(*{name})"
+        yield f"    except TypeError: {name} = __fit_{name}({name})"
     elif not piece.types:
         return
     one = len(piece.types) == 1
-    given[f"types_{name}"] = piece.types[0] if one else piece.types
-    test = f"type({name}) {'is not' if one else 'not in'} types_{name}"
+    given[f"__types_{name}"] = piece.types[0] if one else piece.types
+    test = f"type({name}) {'is not' if one else 'not in'} __types_{name}"
     if piece.array.startswith("*"):
         yield f"if type({name}) is list: {name} = tuple({name})"
         test += f" or not {name}"
-    yield f"{'elif' if piece.rows else 'if'} {test}: {name} = fit_{name}({name})"
+    yield f"{'elif' if piece.rows else 'if'} {test}: {name} = __fit_{name}({name})"
 
 
 def _arguments(parameters: Sequence[Parameter], given: dict[str, Any]) -> Iterator[str]:
@@ -138,8 +138,8 @@ def _arguments(parameters: Sequence[Parameter], given: dict[str, Any]) -> Iterat
         if parameter.needed:
             yield parameter.name
         else:
-            given[f"default_{parameter.name}"] = parameter.default
-            yield f"{parameter.name}=default_{parameter.name}"
+            given[f"__default_{parameter.name}"] = parameter.default
+            yield f"{parameter.name}=__default_{parameter.name}"
     yield "target=None, out=None" if keyword else "*, target=None, out=None"
 
 
@@ -159,12 +159,12 @@ class _Handing:
         """Arrays as they are go the short way, numbers and what is left out another."""
         kinds = [p.kind for p in parameters if isinstance(p.kind, Arrays)]
         if not any(kind.number or kind.optional for kind in kinds):
-            yield from self._returned("call", self._arrays, self._attributes({}))
+            yield from self._returned("__call", self._arrays, self._attributes({}))
             return
         *others, last = self._arrays
-        plain = [f"type({name}) is array" for name in others]
-        yield f"if {' and '.join([*plain, f'type({last}) is array'])}:"
-        yield from self._returned("    call", self._arrays, self._attributes({}))
+        plain = [f"type({name}) is __array" for name in others]
+        yield f"if {' and '.join([*plain, f'type({last}) is __array'])}:"
+        yield from self._returned("    __call", self._arrays, self._attributes({}))
         if plain and kinds[-1].number:
             fits = f"{-IN_ALL} <= {last} <= {IN_ALL}"
             float_ = (
@@ -172,9 +172,9 @@ class _Handing:
             )
             yield f"if {' and '.join([*plain, float_])}:"
             attributes = self._attributes({NUMBERS: last, ABSENT: ""})
-            yield from self._returned("    call", others, attributes, [last])
+            yield from self._returned("    __call", others, attributes, [last])
         yield from self._bare(kinds)
-        yield from self._returned("mixed", self._arrays, self._attributes({}))
+        yield from self._returned("__mixed", self._arrays, self._attributes({}))
 
     def _bare(self, kinds: Sequence[Arrays]) -> Iterator[str]:
         """The short way for arrays alone, with all left out that may be."""
@@ -182,17 +182,17 @@ class _Handing:
         needed = [name for name, kind in pairs if not kind.optional]
         absent = [name for name, kind in pairs if kind.optional]
         if absent and needed:
-            tests = [f"type({name}) is array" for name in needed]
+            tests = [f"type({name}) is __array" for name in needed]
             yield f"if {' and '.join(tests + [f'{name} is None' for name in absent])}:"
             attributes = self._attributes({NUMBERS: "", ABSENT: " ".join(absent)})
-            yield from self._returned("    call", needed, attributes)
+            yield from self._returned("    __call", needed, attributes)
 
     def _attributes(self, more: dict[str, str]) -> str:
         """Attributes by name: a dictionary that is there where nothing is given."""
         if self._named:
             fixed = [f"{name!r}: {value!r}" for name, value in more.items()]
             return f"{{{', '.join([*fixed, *self._named])}}}"
-        name = f"attributes_{len(self._given)}"
+        name = f"__attributes_{len(self._given)}"
         self._given[name] = more
         return name
 
@@ -206,7 +206,7 @@ class _Handing:
         indent, how = how[: len(how) - len(how.lstrip())], how.lstrip()
         held = "".join(f"{array}, " for array in arrays)
         scalars = "".join(f"{scalar}, " for scalar in [*numbers, *self._scalars])
-        made = f"{how}(op, ({held}), {attributes}, ({scalars}), target, out)"
+        made = f"{how}(__op, ({held}), {attributes}, ({scalars}), target, out)"
         if self._after:
             yield f"{indent}launch = {made}"
             yield from (f"{indent}{after}" for after in self._after)

@@ -12,13 +12,23 @@ from tensorlang.ops import math, nn, random
 from tensorlang.ops.registry import find
 
 
-@rule("nn.layer_norm", "nn.rms_norm")
+@rule("nn.layer_norm")
+def _layer_norm(site: Site) -> Found:
+    """By name; a bias alone says what is normed, as beside a weight of ones."""
+    x, weight, bias = (site.named[name] for name in ("x", "weight", "bias"))
+    if weight is not None or bias is None:
+        return by_name(site, ("x", "weight", "bias"))
+    ones = zeros(bias.spec) + 1.0
+    dx, _, dbias = nn.layer_norm_grad(site.dy, x, ones, site.named["eps"])
+    return [(x, dx), (bias, dbias)]
+
+
 def _norm(site: Site) -> Found:
     """By name; where there is no weight, a bias has the sum of what is beside it."""
     named, dy = site.named, site.dy
     found = by_name(site, ("x", "weight", "bias"))
     if named["weight"] is None and site.wants("bias"):
-        others = beside(dy.ndim, named.get("axis", -1))
+        others = beside(dy.ndim, named["axis"])
         found.append((named["bias"], math.sum(dy, others)))
     return found
 

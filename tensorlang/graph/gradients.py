@@ -17,6 +17,7 @@ from typing import Any, Final, TypeAlias
 from tensorlang.errors import GraphError, OperatorError
 from tensorlang.graph.specs import TensorSpec
 from tensorlang.graph.values import REPLAYING, Node, Value, values_in
+from tensorlang.ops.definition import Definition
 from tensorlang.ops.elementwise import Gradient
 from tensorlang.ops.operator import Operator
 from tensorlang.ops.registry import find
@@ -66,23 +67,39 @@ def gradient_of(op: Operator) -> Callable[[Callable[..., Any]], Callable[..., An
     """Give an operator a gradient of one's own: a decorator.
 
     The rule is called with the gradients of the results, then as the operator was; it
-    returns a gradient, or None, for each positional argument.
+    returns a gradient, or None, for each array that the operator takes. It may return
+    None for its other positional arguments too.
+
+    Raises:
+        GraphError: in the backward pass, if it returns fewer or more.
     """
 
     def add(rule: Callable[..., Any]) -> Callable[..., Any]:
         def found(site: Site) -> Found:
             made = rule(*site.dys, *site.node.args, **site.node.kwargs)
             several = made if isinstance(made, tuple) else (made,)
-            return [
-                (arg, each)
-                for arg, each in zip(site.node.args, several, strict=True)
-                if isinstance(arg, Value)
-            ]
+            arrays = _arrays(op, site)
+            for given in (list(arrays.values()), site.node.args):
+                if len(several) == len(given):
+                    pairs = zip(given, several, strict=True)
+                    return [(arg, dx) for arg, dx in pairs if isinstance(arg, Value)]
+            raise GraphError(
+                f"the gradient rule of {op.id} returned {len(several)} gradients for "
+                f"{len(arrays)} arrays ({', '.join(arrays)}); it returns one, or None, "
+                "for each"
+            )
 
         RULES[op.id] = found
         return rule
 
     return add
+
+
+def _arrays(op: Operator, site: Site) -> dict[str, Any]:
+    """The arguments that are arrays, with those that are left out, by name."""
+    if isinstance(op, Definition):
+        return {name: site.named.get(name) for name in op.spec.arrays}
+    return {name: arg for name, arg in site.named.items() if isinstance(arg, Value)}
 
 
 def rule(*ids: str) -> Callable[[Rule], Rule]:

@@ -8,6 +8,7 @@ from tensorlang.errors import GraphError
 from tensorlang.graph import TensorSpec, cond, gradients, loop, while_loop
 from tensorlang.ir import compute
 from tensorlang.ops import math, nn, operator, random
+from tensorlang.ops.signature import Floats, Scalar
 
 RNG = np.random.default_rng(1)
 SQUARE = TensorSpec((3, 3), "float64")
@@ -290,3 +291,48 @@ def test_what_does_not_depend_has_zeros() -> None:
 def test_of_several_numbers_is_refused() -> None:
     with pytest.raises(GraphError, match=r"the gradient of one number is meant"):
         graph.trace(lambda x: tuple(gradients(x, [x])), (SQUARE,))
+
+
+@pytest.mark.parametrize("normed", [(8,), (4, 8), (3, 4, 8)])
+def test_a_bias_alone_says_what_is_normed(normed):
+    def body(x, bias):
+        return math.sin(nn.layer_norm(x, None, bias))
+
+    check(body, (3, 4, 8), normed)
+
+
+def scaled(name):
+    """An operator with a scalar and an array that may be left out, and its rule."""
+
+    @operator(f"tests.autodiff.{name}")
+    def op(x: Floats, shift: Floats | None = None, eps: Scalar = 0.5):
+        moved = (lambda i: x[i]) if shift is None else lambda i: x[i] + shift[i]
+        return compute(x.shape, lambda i: moved(i) * eps, "y")
+
+    return op
+
+
+def test_a_rule_gives_a_gradient_for_each_array():
+    op = scaled("each")
+
+    @graph.gradient_of(op)
+    def rule(dy, x, shift=None, eps=0.5):
+        del x
+        return dy * eps, None if shift is None else dy * eps
+
+    check(lambda x, shift: op(x, shift, 2.0), (5,), (5,))
+    check(lambda x, shift: op(x, shift=shift) + shift, (5,), (5,))
+    check(op, (5,))
+    check(lambda x: op(x, eps=3.0), (5,))
+
+
+def test_a_rule_that_gives_too_few_is_told():
+    op = scaled("few")
+
+    @graph.gradient_of(op)
+    def rule(dy, x, shift=None, eps=0.5):
+        del x, shift
+        return (dy * eps,)
+
+    with pytest.raises(GraphError, match=r"1 gradients for 2 arrays \(x, shift\)"):
+        check(op, (5,), (5,))

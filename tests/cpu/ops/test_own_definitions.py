@@ -291,3 +291,14 @@ def test_truths_beside_numbers():
     a = np.array([True, False])
     np.testing.assert_array_equal(math.equal(a, True), a)
     np.testing.assert_array_equal(math.logical_or(a, False), a)
+
+
+@pytest.mark.parametrize("name", ["op", "call", "mixed", "array", "fit_x"])
+def test_an_operator_and_its_arrays_may_have_any_name(name):
+    @operator(f"tests.names.{name}")
+    def f(op, call, array, *, mixed=2.0):
+        return ir.compute(op.shape, lambda i: op[i] * call[i] + array[i] * mixed, "y")
+
+    x = np.arange(4, dtype=np.float32)
+    np.testing.assert_array_equal(f(x, x, x), x * x + 2 * x)
+    np.testing.assert_array_equal(f(x, call=x, array=x, mixed=3.0), x * x + 3 * x)
