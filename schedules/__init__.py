@@ -1,4 +1,4 @@
-"""Floor 3, the search spaces: how each family of operators may be scheduled.
+"""The search spaces: how each family of operators may be scheduled.
 
 A schedule is a function with knobs. Importing this package enters them all in the table
 that `tensorlang.scheduling.schedules_for` reads.

@@ -63,6 +63,10 @@ def choose(op: Operator, workload: Workload, target: Target) -> Chosen:
 def _default(op: Operator, workload: Workload, target: Target) -> Chosen:
     pins = building.pinned(op)
     made, knobs = building.default(op, workload, target, pins)
-    rule = "the default: the schedule's own rule over shape and machine"
-    why = f"{building.PIN_VARIABLE} fixes {', '.join(pins)}" if pins else rule
-    return Chosen(made, building.preferred(op, workload, target), knobs, why)
+    algorithm = building.preferred(op, workload, target)
+    found = building.schedules(op, algorithm, target)
+    named = f"schedule {found[0]}, " if found else ""
+    why = f"the default: {named}by its own rule over shape and machine"
+    if pins:
+        why = f"{building.PIN_VARIABLE} fixes {', '.join(pins)}"
+    return Chosen(made, algorithm, knobs, why)
