@@ -9,25 +9,25 @@ from tensorlang.ops.signature import Float, Integer, Real, Value
 
 @elementwise("math.add", onnx="Add")
 def add(a: Value, b: Value) -> Value:
-    """A + b; integers wrap, and of truth values it is a or b."""
+    """`a + b`; integers wrap, truth values are or-ed."""
     return a | b if a.dtype.is_bool else a + b
 
 
 @elementwise("math.subtract", onnx="Sub")
 def subtract(a: Real, b: Real) -> Real:
-    """A - b; integers wrap."""
+    """`a - b`; integers wrap."""
     return a - b
 
 
 @elementwise("math.multiply", onnx="Mul")
 def multiply(a: Value, b: Value) -> Value:
-    """A times b; integers wrap, and of truth values it is a and b."""
+    """`a * b`; integers wrap, truth values are and-ed."""
     return a & b if a.dtype.is_bool else a * b
 
 
 @elementwise("math.divide", onnx="Div")
 def divide(a: Float, b: Float) -> Float:
-    """A / b."""
+    """`a / b`, of floats."""
     return a / b
 
 
@@ -70,7 +70,7 @@ def _unless(dy: Float, lost: Float, tied: Float) -> Float:
 
 @elementwise("math.power", onnx="Pow")
 def power(a: Real, b: Real) -> Real:
-    """A to the power b.
+    """`a ** b`.
 
     Integers wrap; to a negative power they give 0, but 1 and -1 their inverse, as in
     PyTorch.
@@ -80,7 +80,7 @@ def power(a: Real, b: Real) -> Real:
 
 @elementwise("math.floor_divide")
 def floor_divide(a: Integer, b: Integer) -> Integer:
-    """A / b, rounded towards minus infinity; 0 where b is 0, as in NumPy."""
+    """`a // b`, rounded towards minus infinity; 0 where b is 0, as in NumPy."""
     zero, one = ir.as_expr(0, a.dtype), ir.as_expr(1, a.dtype)
     odd = b.equal(zero)
     if a.dtype.kind == "uint":

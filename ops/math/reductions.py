@@ -28,7 +28,7 @@ def _constant(rows: Rows, value: float | bool, dtype: DType) -> Tensor:
 
 @fold("math.sum", Anything)
 def sum(rows: Rows) -> Tensor:
-    """The sum; 0 of nothing."""
+    """Sum over axes; 0 for an empty axis."""
     return _total(rows, "sum", 0)
 
 
@@ -40,7 +40,7 @@ def sum_grad(dy: Tensor, rows: Rows) -> Tensor:
 
 @fold("math.prod", Anything)
 def prod(rows: Rows) -> Tensor:
-    """The product; 1 of nothing."""
+    """Product over axes; 1 for an empty axis."""
     return _total(rows, "prod", 1)
 
 
@@ -61,7 +61,7 @@ def _total(rows: Rows, reducer: str, of_nothing: int) -> Tensor:
 
 @fold("math.mean", Floats)
 def mean(rows: Rows) -> Tensor:
-    """The mean; NaN of nothing."""
+    """Mean over axes; NaN for an empty axis."""
     dtype = rows.array.dtype
     if rows.is_empty:
         return _constant(rows, float("nan"), dtype)
@@ -81,7 +81,7 @@ def mean_grad(dy: Tensor, rows: Rows) -> Tensor:
 
 @fold("math.max", Numbers, empty=False)
 def max(rows: Rows) -> Tensor:
-    """The largest; NaN where there is one."""
+    """Maximum over axes; NaN where there is one."""
     return _extreme(rows, "max")
 
 
@@ -93,7 +93,7 @@ def max_grad(dy: Tensor, rows: Rows) -> Tensor:
 
 @fold("math.min", Numbers, empty=False)
 def min(rows: Rows) -> Tensor:
-    """The smallest; NaN where there is one."""
+    """Minimum over axes; NaN where there is one."""
     return _extreme(rows, "min")
 
 
@@ -146,7 +146,7 @@ def _extreme_grad(dy: Tensor, rows: Rows, name: str) -> Tensor:
 
 @fold("math.argmax", Numbers, empty=False, position=True)
 def argmax(rows: Rows) -> Tensor:
-    """The position of the largest, as i64.
+    """Position of the maximum, as i64.
 
     Of equal ones it is the first; NaN counts as the extreme.
     """
@@ -155,7 +155,7 @@ def argmax(rows: Rows) -> Tensor:
 
 @fold("math.argmin", Numbers, empty=False, position=True)
 def argmin(rows: Rows) -> Tensor:
-    """The position of the smallest, as i64.
+    """Position of the minimum, as i64.
 
     Of equal ones it is the first; NaN counts as the extreme.
     """
@@ -181,13 +181,13 @@ def _position(rows: Rows, name: str) -> Tensor:
 
 @fold("math.any", Anything)
 def any(rows: Rows) -> Tensor:
-    """Whether one is not 0; False of nothing."""
+    """Whether any element is not 0; False for an empty axis."""
     return _truth(rows, "any", of_nothing=False)
 
 
 @fold("math.all", Anything)
 def all(rows: Rows) -> Tensor:
-    """Whether none is 0; True of nothing."""
+    """Whether all elements are not 0; True for an empty axis."""
     return _truth(rows, "all", of_nothing=True)
 
 
@@ -207,7 +207,7 @@ def _truth(rows: Rows, reducer: str, *, of_nothing: bool) -> Tensor:
 
 @fold("math.var", Floats)
 def var(rows: Rows, correction: Scalar = 0.0) -> Tensor:
-    """The mean of squared differences from the mean; NaN of nothing.
+    """Variance: the mean of squared differences from the mean; NaN for an empty axis.
 
     Chunks are put together as Chan, Golub and LeVeque do, "Updating formulae and a
     pairwise algorithm for computing sample variances", 1979.
@@ -288,7 +288,7 @@ def var_grad(dy: Tensor, rows: Rows, correction: Scalar = 0.0) -> Tensor:
 
 @fold("math.logsumexp", Floats)
 def logsumexp(rows: Rows) -> Tensor:
-    """The logarithm of the sum of exponentials; -inf of nothing.
+    """`log(sum(exp(x)))`, computed stably; -inf for an empty axis.
 
     The largest is taken off before exp, unless it is infinite.
     """

@@ -13,7 +13,7 @@ from tensorlang.ops.signature import Float, Real, Truth, Value
 
 @elementwise("math.where", onnx="Where")
 def where(cond: Truth, a: Value, b: Value) -> Value:
-    """A where the condition is true, else b."""
+    """`a` where the condition is true, else `b`."""
     return ir.select(cond, a, b)
 
 

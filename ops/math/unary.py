@@ -29,13 +29,13 @@ def sign(x: Real) -> Real:
 
 @elementwise("math.square")
 def square(x: Real) -> Real:
-    """X times x; integers wrap."""
+    """`x * x`; integers wrap."""
     return x * x
 
 
 @elementwise("math.exp", onnx="Exp")
 def exp(x: Float) -> Float:
-    """E to the power x."""
+    """`exp(x)`, e to the power x."""
     return ir.exp(x)
 
 

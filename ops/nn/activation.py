@@ -25,7 +25,7 @@ def relu_grad(dy: Float, x: Float) -> Float:
 
 @elementwise("nn.leaky_relu")
 def leaky_relu(x: Float, negative_slope: Scalar = 0.01) -> Float:
-    """X where it is above 0, else `negative_slope` times x.
+    """`x` where it is above 0, else `negative_slope * x`.
 
     Maas, Hannun and Ng, "Rectifier nonlinearities improve neural network acoustic
     models", 2013.
@@ -44,7 +44,7 @@ def sigmoid(x: Float) -> Float:
 
 @elementwise("nn.silu")
 def silu(x: Float) -> Float:
-    """X times its sigmoid.
+    """`x * sigmoid(x)`.
 
     Elfwing, Uchibe and Doya, "Sigmoid-weighted linear units for neural network function
     approximation in reinforcement learning", 2018.
@@ -60,7 +60,7 @@ def tanh(x: Float) -> Float:
 
 @elementwise("nn.gelu")
 def gelu(x: Float, approximate: Literal["none", "tanh"] = "none") -> Float:
-    """X times the normal distribution function of x.
+    """`x * Phi(x)`, with the standard normal distribution function Phi.
 
     Hendrycks and Gimpel, "Gaussian error linear units", 2016.
 

@@ -93,7 +93,7 @@ def batch_norm_train(
     eps: Scalar = 1e-5,
     axis: int = 1,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The same with the moments of the batch, and the running moments' next values.
+    """Batch normalisation by the batch's own moments, and updated running moments.
 
     These are `(1 - momentum) running + momentum own`, where the batch's own variance is
     the unbiased one.

@@ -45,7 +45,7 @@ def layer_norm(
     bias: Weights | None = None,
     eps: Scalar = 1e-5,
 ) -> Tensor:
-    """(x - mean) / sqrt(variance + eps) * weight + bias, over the last dimensions.
+    """`(x - mean) / sqrt(variance + eps) * weight + bias`, over the last dimensions.
 
     Args:
         x: Floats of one dimension or more.
@@ -62,7 +62,7 @@ def layer_norm(
 
 @_operator("rms_norm", 1)
 def rms_norm(x: Floats, weight: Weights | None = None, eps: Scalar = 1e-6) -> Tensor:
-    """X / sqrt(mean of squares + eps) * weight, over the last dimensions.
+    """`x / sqrt(mean(x * x) + eps) * weight`, over the last dimensions.
 
     Args:
         x: Floats of one dimension or more.

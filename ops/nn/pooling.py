@@ -43,8 +43,8 @@ _MEANINGS: Final = {
     "x": "Images `(batch, channels, *spatial)`, or with the channels last.",
     "kernel": "Elements of a window: a number, or one a dimension.",
     "stride": "The step from window to window; the kernel where not given.",
-    "padding": "Around the image: a number, one a dimension, or pairs; zeros for a "
-    "mean, never the largest.",
+    "padding": "Around the image: a number, one a dimension, or pairs; it counts as "
+    "zeros in a mean, and never wins a maximum.",
     "dilation": "The step within a window.",
     "ceil_mode": "Whether windows that begin inside and end outside count.",
     "count_include_pad": "Whether the padding counts as pixels.",
@@ -414,7 +414,7 @@ def _adaptive(kind: str, rank: int) -> tuple[Definition, Definition]:
     def adaptive_pool(
         x: Floats, results: Ints | None, layout: str | None = None
     ) -> Tensor:
-        """Pooling by as many windows as there are to be results, of nearly one size."""
+        """The mean or maximum of each of as many windows as results, of almost one size."""
         slid = _shares(id, _image(id, x, rank, layout), results)
         return _pooled(kind, slid, x)
 
@@ -426,7 +426,7 @@ def _adaptive(kind: str, rank: int) -> tuple[Definition, Definition]:
         slid = _shares(id, _image(id, x, rank, layout), results)
         return _spread(kind, slid, dy, x)
 
-    return adaptive_pool, adaptive_pool_grad
+    return _called(kind, adaptive_pool), adaptive_pool_grad
 
 
 def _global(kind: str) -> tuple[Definition, Definition]:
@@ -434,7 +434,7 @@ def _global(kind: str) -> tuple[Definition, Definition]:
 
     @_operator(id)
     def global_pool(x: Floats, layout: str | None = None) -> Tensor:
-        """One number a channel: the mean or the largest of all pixels."""
+        """The mean or maximum of all pixels, for each channel."""
         return _pooled(kind, _whole(id, x, layout), x)
 
     @_operator(f"{id}_grad")
@@ -442,7 +442,15 @@ def _global(kind: str) -> tuple[Definition, Definition]:
         """The gradient of pooling over whole images."""
         return _spread(kind, _whole(id, x, layout), dy, x)
 
-    return global_pool, global_pool_grad
+    return _called(kind, global_pool), global_pool_grad
+
+
+def _called(kind: str, pool: Definition) -> Definition:
+    """An operator whose documentation says which of the two it takes."""
+    taken = {"avg": "mean", "max": "maximum"}[kind]
+    said = pool.body.__doc__ or ""
+    pool.body.__doc__ = said.replace("mean or maximum", taken)
+    return pool
 
 
 def _pooled(kind: str, slid: _Slid, x: Tensor) -> Tensor:
