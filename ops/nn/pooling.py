@@ -414,7 +414,7 @@ def _adaptive(kind: str, rank: int) -> tuple[Definition, Definition]:
     def adaptive_pool(
         x: Floats, results: Ints | None, layout: str | None = None
     ) -> Tensor:
-        """The mean or maximum of each of as many windows as results, of almost one size."""
+        """The mean or maximum of as many windows as results, of almost one size."""
         slid = _shares(id, _image(id, x, rank, layout), results)
         return _pooled(kind, slid, x)
 
