@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 Body = Callable[..., Any]
 _MOST_TRACES: Final = 64  # of one pattern
+_MOST_PATTERNS: Final = 1024
 _SHAPE: Final = "shape"  # stands for the type of what is only a shape
 _SHOWN: Final = {
     "scalar": "float",
@@ -64,8 +65,9 @@ class Definition(Operator):  # noqa: D101 - it has one
         missing: What operands are that are left out beside others: a number, by the
             name of the arrays' type.
         faults: What to say, of its arguments, where a kernel reports a fault.
-        view: Whether the result is the first array in another shape, and shares its
-            memory where it can.
+        view: Where the result is the first array in another shape, and shares its
+            memory where it can, that shape: a function of the array's, and of the
+            attributes by name.
         options: As for `Operator`.
     """)
 
@@ -83,7 +85,7 @@ class Definition(Operator):  # noqa: D101 - it has one
         meanings: Mapping[str, str] | None = None,
         missing: Mapping[str, Callable[[str], Any]] | None = None,
         faults: Callable[[Sequence[Any]], str] | None = None,
-        view: bool = False,
+        view: Callable[..., tuple[int, ...]] | None = None,
         **options: Any,
     ) -> None:
         self.body, self.meanings, self.missing = body, meanings or {}, missing or {}
@@ -219,6 +221,10 @@ class Definition(Operator):  # noqa: D101 - it has one
         from tensorlang.ops.tracing import Call, trace  # noqa: PLC0415 - loads the IR
 
         call = Call(workload.shapes, workload.dtypes, workload.named)
+        if (
+            len(self._traces) > _MOST_PATTERNS
+        ):  # of a program whose attributes never end
+            self._traces.clear()
         known = self._traces.setdefault((algorithm, call.pattern), [])
         for made in known:
             if made.serves(call.shapes):

@@ -86,12 +86,12 @@ class Operator:
         declared: What it says of the sizes and the values of its inputs.
         prefers: The algorithm for a workload of which no record is known.
         onnx: What ONNX calls the same operator, if it does.
-        view: Whether a result may share the memory of the first array.
+        view: The shape of a result that may share the memory of the first array.
         shorthand: From sizes as the command line takes them, such as MxNxK of a matrix
             product, to the shapes of the arrays.
     """
 
-    view = False
+    view: Callable[..., tuple[int, ...]] | None = None
     __signature__: Signature  # of an operator whose front names no parameters
 
     def __init__(

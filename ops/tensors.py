@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
-from tensorlang.errors import ArgumentError, DTypeError, ShapeError
+from tensorlang.errors import ArgumentError, DTypeError, ShapeError, TensorlangError
 from tensorlang.ops import on_torch
 from tensorlang.ops.dispatch import NOWHERE, Late, own
 from tensorlang.ops.operator import Algorithm, Front, Launch, Operator
@@ -399,9 +399,30 @@ def viewed(  # noqa: PLR0917 - as `call`
         if type(array) is not np.ndarray or _kind(like) != "torch":
             return call(op, arrays, attributes, scalars, target, out)
     key = (array.shape, array.dtype, *attributes.values())
-    ready = op.kernels.get(key) or _prepared(op, key, [array], attributes, NOWHERE)
-    shown = array.reshape(ready.results[0][0])
+    shape = op.kernels.get(key)
+    if shape is None:
+        shape = _seen_as(op, key, array, attributes)
+    shown = array.reshape(shape)
     return _nothing, (), shown if like is None else Late(shown, "torch")
+
+
+def _seen_as(
+    op: Definition, key: Hashable, array: Any, attributes: dict[str, Any]
+) -> Shape:
+    """The shape that an array is seen in, for which nothing is traced."""
+    from tensorlang.ir.dtypes import as_dtype  # noqa: PLC0415 - only to prepare
+
+    assert op.view is not None
+    try:
+        as_dtype(array.dtype)
+        shape = op.view(array.shape, **attributes)
+    except TensorlangError:
+        ready = _prepared(op, key, [array], attributes, NOWHERE)  # says whose it is
+        shape = ready.results[0][0]
+    if len(op.kernels) > _MOST_KNOWN:
+        op.kernels.clear()
+    op.kernels[key] = shape
+    return shape
 
 
 def _prepared(

@@ -55,71 +55,8 @@ def transpose_grad(dy: Anything, x: Like, axes: Sizes | None = None) -> Tensor:
         axes: As in the forward call.
     """
     order = _order(axes, len(x))
-    _same(dy, [x[axis] for axis in order])
+    _same(dy.shape, [x[axis] for axis in order])
     return _moved(dy, sorted(range(len(order)), key=order.__getitem__))
-
-
-@operator(
-    "nn.reshape",
-    shapes=(_PICTURES,),
-    usual={"shape": (-1,)},
-    whole=True,
-    view=True,
-    aliases=("reshape",),
-)
-def reshape(x: Anything, shape: Sizes) -> Tensor:
-    """The same elements, in row-major order, as an array of another shape.
-
-    Nothing is moved where `x` lies in a row: the result is a view of it, unless there
-    is an `out`. (An array of JAX is copied.)
-
-    Args:
-        shape: The new shape; one extent may be -1, for what is left.
-    """
-    return _copied(x, _completed(x.shape, shape))
-
-
-@operator(
-    "nn.reshape_grad",
-    shapes=(_FLAT, _FLAT),
-    usual={"shape": (-1,)},
-    whole=True,
-    view=True,
-    aliases=("reshape_grad",),
-)
-def reshape_grad(dy: Anything, x: Like, shape: Sizes) -> Tensor:
-    """The gradient of `reshape`: `dy` in the shape of `x`; a view where it can be.
-
-    Args:
-        shape: As in the forward call.
-    """
-    _same(dy, _completed(x, shape))
-    return _copied(dy, x)
-
-
-@operator(
-    "nn.batch_flatten",
-    shapes=(_PICTURES,),
-    whole=True,
-    view=True,
-    aliases=("batch_flatten",),
-)
-def batch_flatten(x: Anything) -> Tensor:
-    """All dimensions behind the first one as one; a view where it can be."""
-    return _copied(x, _flat(x.shape))
-
-
-@operator(
-    "nn.batch_flatten_grad",
-    shapes=(_ROWS, _PICTURES),
-    whole=True,
-    view=True,
-    aliases=("batch_flatten_grad",),
-)
-def batch_flatten_grad(dy: Anything, x: Like) -> Tensor:
-    """The gradient of `batch_flatten`: `dy` in the shape of `x`."""
-    _same(dy, _flat(x))
-    return _copied(dy, x)
 
 
 def _moved(x: Tensor, order: Sequence[int]) -> Tensor:
@@ -157,11 +94,7 @@ def _order(axes: int | tuple[int, ...] | None, rank: int) -> list[int]:
     return order
 
 
-def _copied(x: Tensor, shape: Sequence[Any]) -> Tensor:
-    """The same elements in another shape."""
-    held = ir.reshaped(x, (ir.elements(x.shape),))
-    made = ir.compute(held.shape, lambda i: held[i], "y")
-    return ir.reshaped(made, shape)
+# ------------------------------------------------------------ the same in order
 
 
 def _completed(given: Sequence[Any], shape: int | tuple[int, ...]) -> tuple[Any, ...]:
@@ -196,10 +129,88 @@ def _flat(shape: Sequence[Any]) -> tuple[Any, ...]:
     return shape[0], math.prod(shape[1:])
 
 
-def _same(dy: Tensor, shape: Sequence[Any]) -> None:
+def _same(shape: Sequence[Any], wanted: Sequence[Any]) -> None:
     ir.require(
-        dy.shape == tuple(shape),
+        tuple(shape) == tuple(wanted),
         "an array of shape {wanted} is needed, not {given}",
-        wanted=tuple(shape),
-        given=dy.shape,
+        wanted=tuple(wanted),
+        given=tuple(shape),
     )
+
+
+def _reshaped_back(dy: Sequence[Any], x: Any, shape: Any) -> Any:
+    _same(dy, _completed(x, shape))
+    return x
+
+
+def _flat_back(dy: Sequence[Any], x: Any) -> Any:
+    _same(dy, _flat(x))
+    return x
+
+
+@operator(
+    "nn.reshape",
+    shapes=(_PICTURES,),
+    usual={"shape": (-1,)},
+    whole=True,
+    view=_completed,
+    aliases=("reshape",),
+)
+def reshape(x: Anything, shape: Sizes) -> Tensor:
+    """The same elements, in row-major order, as an array of another shape.
+
+    Nothing is moved where `x` lies in a row: the result is a view of it, unless there
+    is an `out`. (An array of JAX is copied.)
+
+    Args:
+        shape: The new shape; one extent may be -1, for what is left.
+    """
+    return _copied(x, _completed(x.shape, shape))
+
+
+@operator(
+    "nn.reshape_grad",
+    shapes=(_FLAT, _FLAT),
+    usual={"shape": (-1,)},
+    whole=True,
+    view=_reshaped_back,
+    aliases=("reshape_grad",),
+)
+def reshape_grad(dy: Anything, x: Like, shape: Sizes) -> Tensor:
+    """The gradient of `reshape`: `dy` in the shape of `x`; a view where it can be.
+
+    Args:
+        shape: As in the forward call.
+    """
+    return _copied(dy, _reshaped_back(dy.shape, x, shape))
+
+
+@operator(
+    "nn.batch_flatten",
+    shapes=(_PICTURES,),
+    whole=True,
+    view=_flat,
+    aliases=("batch_flatten",),
+)
+def batch_flatten(x: Anything) -> Tensor:
+    """All dimensions behind the first one as one; a view where it can be."""
+    return _copied(x, _flat(x.shape))
+
+
+@operator(
+    "nn.batch_flatten_grad",
+    shapes=(_ROWS, _PICTURES),
+    whole=True,
+    view=_flat_back,
+    aliases=("batch_flatten_grad",),
+)
+def batch_flatten_grad(dy: Anything, x: Like) -> Tensor:
+    """The gradient of `batch_flatten`: `dy` in the shape of `x`."""
+    return _copied(dy, _flat_back(dy.shape, x))
+
+
+def _copied(x: Tensor, shape: Sequence[Any]) -> Tensor:
+    """The same elements in another shape."""
+    held = ir.reshaped(x, (ir.elements(x.shape),))
+    made = ir.compute(held.shape, lambda i: held[i], "y")
+    return ir.reshaped(made, shape)

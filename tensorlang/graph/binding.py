@@ -278,7 +278,9 @@ class Binder:
 
 def _is_view(node: Node) -> bool:
     """Whether its result shares the memory of its first argument."""
-    return node.op.view if isinstance(node.op, Operator) else node.id in _VIEWS
+    if isinstance(node.op, Operator):
+        return node.op.view is not None
+    return node.id in _VIEWS
 
 
 def _target_of(node: Node, target: Any) -> Any:

@@ -232,7 +232,7 @@ def test_of_an_array_only_the_shape_may_count():
         rows_like(dy, dy)
 
 
-@operator("test.own.as_row", view=True)
+@operator("test.own.as_row", view=lambda x: (1, int(np.prod(x))))
 def as_row(x: Anything) -> ir.Tensor:
     """All elements in a row."""
     held = ir.reshaped(x, (ir.elements(x.shape),))
