@@ -349,7 +349,7 @@ def _result_shapes(func: Function, sizes: Mapping[str, int]) -> Any:
 
 def declared(
     id: str,
-    define: str,
+    define: str | Define,
     *,
     shapes: Mapping[str, Any],
     **options: Any,
@@ -358,7 +358,7 @@ def declared(
 
     Args:
         id: Its canonical id.
-        define: `module:function` from workload to IR, imported at first use.
+        define: From workload to IR; or `module:function`, imported at first use.
         shapes: The default workload: `shapes`, `dtypes` and attributes.
         options: As for `Operator`.
     """
@@ -368,7 +368,8 @@ def declared(
     )
 
     def make(front: Front) -> Operator:
-        return Operator(id, imported(define), front, default=default, **options)
+        found = imported(define) if isinstance(define, str) else define
+        return Operator(id, found, front, default=default, **options)
 
     return make
 

@@ -1,7 +1,4 @@
-"""Draws from continuous laws: normal, truncated normal, exponential, Gumbel.
-
-Arguments that all draws share are told in `tensorlang.ops.random.drawing`.
-"""
+"""Draws from continuous laws: normal, truncated normal, exponential, Gumbel."""
 
 from __future__ import annotations
 
@@ -10,44 +7,42 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tensorlang import ir
 from tensorlang.errors import ArgumentError
+from tensorlang.ops import lazy
 from tensorlang.ops.random.draw import FLOATS, draw, element_type, number
-from tensorlang.ops.random.drawing import declared_draw
+from tensorlang.ops.random.drawing import declared_draw, drawn
 
 if TYPE_CHECKING:
+    from tensorlang.ir.dtypes import DType
+    from tensorlang.ir.nodes import Expr
     from tensorlang.ops.operator import Launch
+    from tensorlang.ops.random import distributions
     from tensorlang.ops.random.keys import Key
+else:
+    distributions = lazy.module("tensorlang.ops.random.distributions")
 
 
-@declared_draw("normal")
-def normal(
-    key: Key,
-    shape: Any = (),
-    dtype: Any = "float32",
-    *,
-    offset: int = 0,
-    stream: str = "jax",
-    target: Any = None,
-    out: Any = None,
-) -> Launch:
+@drawn("normal")
+def normal(bits: Expr, dtype: DType) -> Expr:
     """Standard normal floats, `sqrt(2) * erfinv(u)`.
 
     Within 3 ulp of JAX's, and the same bits on all of our targets.
-
-    Args:
-        key: Consumed; a batch gives `[*key.shape, *shape]`.
-        shape: The result's shape for each key.
-        dtype: `float16`, `bfloat16`, `float32` or `float64`.
-        offset: The first element to draw, counted in the key's stream.
-        stream: `jax`, or `packed`, which wastes no bits: another sequence.
-        target: Where to compute.
-        out: Where the result goes.
-
-    Raises:
-        KeyReuseError: the key was used before.
-        ArgumentError, DTypeError, ShapeError: an argument is out of its domain.
     """
-    return draw(normal, key, shape, dtype, FLOATS, "", (), offset, stream, target, out)
+    u = distributions.between_ones(bits, dtype)
+    return ir.Const(math.sqrt(2), dtype) * ir.erfinv(u)
+
+
+@drawn("exponential")
+def exponential(bits: Expr, dtype: DType) -> Expr:
+    """Exponential floats of rate 1, `-log1p(-u)`."""
+    return -ir.log1p(-distributions.unit(bits, dtype))
+
+
+@drawn("gumbel")
+def gumbel(bits: Expr, dtype: DType) -> Expr:
+    """Standard Gumbel floats, `-log(-log(u))`."""
+    return distributions.gumbel(bits, dtype)
 
 
 @declared_draw("truncated_normal")
@@ -107,63 +102,3 @@ def truncated_normal(
         target,
         out,
     )
-
-
-@declared_draw("exponential")
-def exponential(
-    key: Key,
-    shape: Any = (),
-    dtype: Any = "float32",
-    *,
-    offset: int = 0,
-    stream: str = "jax",
-    target: Any = None,
-    out: Any = None,
-) -> Launch:
-    """Exponential floats of rate 1, `-log1p(-u)`.
-
-    Args:
-        key: Consumed; a batch gives `[*key.shape, *shape]`.
-        shape: The result's shape for each key.
-        dtype: `float16`, `bfloat16`, `float32` or `float64`.
-        offset: The first element to draw, counted in the key's stream.
-        stream: `jax`, or `packed`, which wastes no bits: another sequence.
-        target: Where to compute.
-        out: Where the result goes.
-
-    Raises:
-        KeyReuseError: the key was used before.
-        ArgumentError, DTypeError, ShapeError: an argument is out of its domain.
-    """
-    return draw(
-        exponential, key, shape, dtype, FLOATS, "", (), offset, stream, target, out
-    )
-
-
-@declared_draw("gumbel")
-def gumbel(
-    key: Key,
-    shape: Any = (),
-    dtype: Any = "float32",
-    *,
-    offset: int = 0,
-    stream: str = "jax",
-    target: Any = None,
-    out: Any = None,
-) -> Launch:
-    """Standard Gumbel floats, `-log(-log(u))`.
-
-    Args:
-        key: Consumed; a batch gives `[*key.shape, *shape]`.
-        shape: The result's shape for each key.
-        dtype: `float16`, `bfloat16`, `float32` or `float64`.
-        offset: The first element to draw, counted in the key's stream.
-        stream: `jax`, or `packed`, which wastes no bits: another sequence.
-        target: Where to compute.
-        out: Where the result goes.
-
-    Raises:
-        KeyReuseError: the key was used before.
-        ArgumentError, DTypeError, ShapeError: an argument is out of its domain.
-    """
-    return draw(gumbel, key, shape, dtype, FLOATS, "", (), offset, stream, target, out)

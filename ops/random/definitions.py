@@ -11,7 +11,12 @@ from tensorlang.ir.dtypes import DType, as_dtype, i64
 from tensorlang.ir.frontend import Tensor
 from tensorlang.ir.nodes import Buffer, Expr, Function, Param, Stmt, Var, as_expr
 from tensorlang.ops.random import words
-from tensorlang.ops.random.distributions import DISTRIBUTIONS
+from tensorlang.ops.random.distributions import (
+    DISTRIBUTIONS,
+    Formula,
+    Numbers,
+    parameters,
+)
 from tensorlang.ops.random.formats import result_of, width_of
 from tensorlang.ops.random.impls import STREAMS, Impl, elements_per_hash, impl
 from tensorlang.ops.random.nests import Nest, Value, statements
@@ -118,18 +123,24 @@ def elementwise(workload: Workload) -> Function:
     Parameters: key words `[K]` (or `[m, K]`), out `[n]` (or `[m, n]`); scalars: the
     counter's high and low word, then the distribution's, then the sizes.
     """
-    given = workload.named
-    draw = Draw.of(given)
-    name = str(given.get("variant", workload.operator.split(".")[1]))
+    name = str(workload.named.get("variant", workload.operator.split(".")[1]))
     chosen = DISTRIBUTIONS[name]
+    return drawn(workload, name, chosen.value, chosen.scalars)
+
+
+def drawn(
+    workload: Workload, name: str, formula: Formula, numbers: Numbers = ()
+) -> Function:
+    """The kernel of a distribution called `name`: its formula, and its scalars."""
+    draw = Draw.of(workload.named)
     dtype = as_dtype(workload.dtypes[0])
     key = draw.key()
     out = Buffer("out", as_dtype(result_of(name, dtype.name)), (*draw.rows, N))
-    scalars = chosen.parameters(dtype)
-    by_name: dict[str, Expr] = {var.name: var for var in scalars}
+    scalars = parameters(numbers, dtype)
+    by_name = {var.name: var for var in scalars}
 
     def value(bits: Expr) -> Expr:
-        return chosen.value(bits, dtype, by_name)
+        return formula(bits, dtype, **by_name)
 
     body = draw.nest(key, out, width_of(name, dtype.name), value)
     return Function(

@@ -1,4 +1,4 @@
-"""What a draw turns random bits into: one entry a distribution.
+"""What a draw turns random bits into: floats, and the distributions with parameters.
 
 Each takes raw bits of the width its type asks for and gives one element, by JAX's
 formulas, so that the results are JAX's: bit for bit where only integers and correctly
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from tensorlang.ir.dtypes import DType, f32, f64, u32
-from tensorlang.ir.intrinsics import clz, erf, erfinv, fma, log, log1p
+from tensorlang.ir.intrinsics import clz, erf, erfinv, fma, log
 from tensorlang.ir.nodes import Binary, Bitcast, Const, Expr, Select, Unary, Var
 from tensorlang.ops.random.words import UNSIGNED
 
@@ -27,23 +27,24 @@ _ONE: Final = {
 }
 _TINY: Final = {"f16": 2.0**-14, "bf16": 2.0**-126, "f32": 2.0**-126, "f64": 2.0**-1022}
 
-Value: TypeAlias = Callable[[Expr, DType, dict[str, Expr]], Expr]
+# from the bits of an element and its type, and scalars by name, to the element
+Formula: TypeAlias = Callable[..., Expr]
+# scalars: without a type, f64 for an f64 result, else f32
+Numbers: TypeAlias = tuple[tuple[str, DType | None], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """What an element is, and which scalars it takes.
+    """What an element is, and which scalars it takes."""
 
-    Scalars without a type here are floats: f64 for an f64 result, else f32.
-    """
+    value: Formula
+    scalars: Numbers = ()
 
-    value: Value
-    scalars: tuple[tuple[str, DType | None], ...] = ()
 
-    def parameters(self, dtype: DType) -> tuple[Var, ...]:
-        """The kernel's scalars, for a result of `dtype`."""
-        usual = f64 if dtype == f64 else f32
-        return tuple(Var(name, kind or usual) for name, kind in self.scalars)
+def parameters(scalars: Numbers, dtype: DType) -> tuple[Var, ...]:
+    """A kernel's scalars, for a result of `dtype`."""
+    usual = f64 if dtype == f64 else f32
+    return tuple(Var(name, kind or usual) for name, kind in scalars)
 
 
 def unit(bits: Expr, dtype: DType) -> Expr:
@@ -88,41 +89,30 @@ def _negative(x: Expr) -> Expr:
     return Unary("neg", x)
 
 
-def _bits(bits: Expr, dtype: DType, _: dict[str, Expr]) -> Expr:
-    return bits.cast(dtype)
+def _uniform(bits: Expr, dtype: DType, minval: Expr, maxval: Expr) -> Expr:
+    return between(unit(bits, dtype), minval.cast(dtype), maxval.cast(dtype))
 
 
-def _uniform(bits: Expr, dtype: DType, given: dict[str, Expr]) -> Expr:
-    low, high = given["minval"].cast(dtype), given["maxval"].cast(dtype)
-    return between(unit(bits, dtype), low, high)
+def _fine_uniform(bits: Expr, dtype: DType, minval: Expr, maxval: Expr) -> Expr:
+    return between(fine_unit(bits, dtype), minval.cast(dtype), maxval.cast(dtype))
 
 
-def _fine_uniform(bits: Expr, dtype: DType, given: dict[str, Expr]) -> Expr:
-    low, high = given["minval"].cast(dtype), given["maxval"].cast(dtype)
-    return between(fine_unit(bits, dtype), low, high)
-
-
-def _bernoulli(bits: Expr, _: DType, given: dict[str, Expr]) -> Expr:
+def _bernoulli(bits: Expr, _: DType, threshold: Expr) -> Expr:
     """`unit(bits) < p` in integers: the threshold is ceil(p * 2^23)."""
-    return (bits >> 9) < given["threshold"]
+    return (bits >> 9) < threshold
 
 
-def _normal(bits: Expr, dtype: DType, _: dict[str, Expr]) -> Expr:
+def between_ones(bits: Expr, dtype: DType) -> Expr:
+    """A float in (-1, 1), from its lowest value above -1 on."""
     low = Const(-1.0 + 2.0 ** -(_FRACTION[dtype.name] + 1), dtype)
-    u = between(unit(bits, dtype), low, Const(1.0, dtype))
-    return Const(math.sqrt(2), dtype) * erfinv(u)
+    return between(unit(bits, dtype), low, Const(1.0, dtype))
 
 
-def _truncated_normal(bits: Expr, dtype: DType, given: dict[str, Expr]) -> Expr:
+def _truncated_normal(bits: Expr, dtype: DType, **given: Expr) -> Expr:
     root = Const(math.sqrt(2), dtype)
-    lower, upper = given["lower"].cast(dtype), given["upper"].cast(dtype)
+    lower, upper, above, below = (given[name].cast(dtype) for name, _ in _BOUNDS)
     u = between(unit(bits, dtype), erf(lower / root), erf(upper / root))
-    above, below = given["above"].cast(dtype), given["below"].cast(dtype)
     return Binary("min", Binary("max", root * erfinv(u), above), below)
-
-
-def _exponential(bits: Expr, dtype: DType, _: dict[str, Expr]) -> Expr:
-    return _negative(log1p(_negative(unit(bits, dtype))))
 
 
 def gumbel(bits: Expr, dtype: DType) -> Expr:
@@ -136,13 +126,9 @@ _RANGE: Final = (("minval", None), ("maxval", None))
 _BOUNDS: Final = tuple((name, None) for name in ("lower", "upper", "above", "below"))
 
 DISTRIBUTIONS: Final[dict[str, Distribution]] = {
-    "bits": Distribution(_bits),
     "uniform": Distribution(_uniform, _RANGE),
-    "unit": Distribution(lambda bits, dtype, _: unit(bits, dtype)),
+    "unit": Distribution(unit),
     "fine": Distribution(_fine_uniform, _RANGE),
     "bernoulli": Distribution(_bernoulli, (("threshold", u32),)),
-    "normal": Distribution(_normal),
     "truncated_normal": Distribution(_truncated_normal, _BOUNDS),
-    "exponential": Distribution(_exponential),
-    "gumbel": Distribution(lambda bits, dtype, _: gumbel(bits, dtype)),
 }

@@ -9,7 +9,8 @@ of keys gives a result of shape `[*key.shape, *shape]`, each key its own stream.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Final
+from inspect import cleandoc
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
@@ -22,13 +23,34 @@ from tensorlang.ops.random.draw import FLOATS, draw, element_type, number
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tensorlang.ops.operator import Front, Launch, Operator
+    from tensorlang.ir.dtypes import DType
+    from tensorlang.ir.nodes import Expr, Function
+    from tensorlang.ops.operator import Define, Front, Launch, Operator
     from tensorlang.ops.random.keys import Key
     from tensorlang.workload import Workload
 
 UNSIGNED: Final = ("u8", "u16", "u32", "u64")
+_SPELLED: Final = {
+    **{f"u{bits}": f"uint{bits}" for bits in (8, 16, 32, 64)},
+    **{f"f{bits}": f"float{bits}" for bits in (16, 32, 64)},
+    "bf16": "bfloat16",
+}
+_ARGUMENTS: Final = """Args:
+    key: Consumed; a batch gives `[*key.shape, *shape]`.
+    shape: The result's shape for each key.
+    dtype: %s.
+    offset: The first element to draw, counted in the key's stream.
+    stream: `jax`, or `packed`, which wastes no bits: another sequence.
+    target: Where to compute.
+    out: Where the result goes.
+
+Raises:
+    KeyReuseError: the key was used before.
+    ArgumentError, DTypeError, ShapeError: an argument is out of its domain.
+"""
 _RESOLUTIONS: Final = ("usual", "high")
 _ELEMENTWISE: Final = "tensorlang.ops.random.definitions:elementwise"
+Formula: TypeAlias = "Callable[[Expr, DType], Expr]"
 
 
 def _sizes(workload: Workload) -> dict[str, int]:
@@ -68,7 +90,7 @@ def declared_draw(
     name: str,
     dtype: str = "f32",
     dtypes: tuple[str, ...] = FLOATS,
-    define: str = _ELEMENTWISE,
+    define: str | Define = _ELEMENTWISE,
     **attributes: Any,
 ) -> Callable[[Front], Operator]:
     """A draw's operator: an elementwise kernel, symbolic in its sizes."""
@@ -93,33 +115,48 @@ def declared_draw(
     )
 
 
-@declared_draw("bits", "u32", UNSIGNED)
-def bits(
-    key: Key,
-    shape: Any = (),
-    dtype: Any = "uint32",
-    *,
-    offset: int = 0,
-    stream: str = "jax",
-    target: Any = None,
-    out: Any = None,
-) -> Launch:
-    """Random bits: unsigned integers of 8, 16, 32 or 64 bits, all values alike.
+def drawn(
+    name: str, dtype: str = "f32", dtypes: tuple[str, ...] = FLOATS
+) -> Callable[[Formula], Operator]:
+    """A draw without parameters of its own: the formula of an element, from its bits.
 
-    Args:
-        key: Consumed; a batch gives `[*key.shape, *shape]`.
-        shape: The result's shape for each key.
-        dtype: `uint8`, `uint16`, `uint32` or `uint64`.
-        offset: The first element to draw, counted in the key's stream.
-        stream: `jax`, or `packed`, which wastes no bits: another sequence.
-        target: Where to compute.
-        out: Where the result goes.
-
-    Raises:
-        KeyReuseError: the key was used before.
-        ArgumentError, DTypeError, ShapeError: an argument is out of its domain.
+    Of the docstring the formula has what is drawn; the rest is said here, once.
     """
-    return draw(bits, key, shape, dtype, UNSIGNED, "", (), offset, stream, target, out)
+    *most, last = (f"`{_SPELLED[kind]}`" for kind in dtypes)
+    usual, types = _SPELLED[dtype], f"{', '.join(most)} or {last}"
+
+    def make(formula: Formula) -> Operator:
+        def define(workload: Workload) -> Function:
+            from tensorlang.ops.random import definitions  # noqa: PLC0415 - loads IR
+
+            return definitions.drawn(workload, name, formula)
+
+        def front(
+            key: Key,
+            shape: Any = (),
+            dtype: Any = usual,
+            *,
+            offset: int = 0,
+            stream: str = "jax",
+            target: Any = None,
+            out: Any = None,
+        ) -> Launch:
+            return draw(
+                op, key, shape, dtype, dtypes, "", (), offset, stream, target, out
+            )
+
+        front.__doc__ = f"{cleandoc(formula.__doc__ or '')}\n\n{_ARGUMENTS % types}"
+        front.__module__ = formula.__module__
+        op = declared_draw(name, dtype, dtypes, define)(front)
+        return op
+
+    return make
+
+
+@drawn("bits", "u32", UNSIGNED)
+def bits(bits: Expr, dtype: DType) -> Expr:
+    """Random bits: unsigned integers of 8, 16, 32 or 64 bits, all values alike."""
+    return bits.cast(dtype)
 
 
 @declared_draw("uniform", variant="unit")
