@@ -47,6 +47,7 @@ class _Piece(NamedTuple):
         attribute: to the attributes,
         scalar: and to the scalars.
         after: What is done once the launch is prepared.
+        behind: What it adds behind all arrays.
         rows: Whether tuples of numbers are taken too.
     """
 
@@ -56,6 +57,7 @@ class _Piece(NamedTuple):
     attribute: str = ""
     scalar: str = ""
     after: str = ""
+    behind: str = ""
     rows: bool = False
 
 
@@ -64,6 +66,8 @@ def _piece(parameter: Parameter) -> _Piece:
     match kind:
         case Arrays(several=True):
             return _Piece((tuple,), _listed, f"*{name}", f"len({name})")
+        case Arrays(packed=True):
+            return _Piece(array=name, attribute=f"__columns_of_{name}")
         case Arrays():
             return _Piece(array=name)
         case Static():
@@ -76,10 +80,19 @@ def _piece(parameter: Parameter) -> _Piece:
             return _Piece((int,), _whole, scalar=name)
         case Other("scalar"):
             return _Piece((float,), number, scalar=name)
+        case Other("share"):
+            left = f"*__fit_{name}({name})"
+            return _Piece(fit=_left, attribute=f"{name} != 0.0", scalar=left)
         case Other("key"):
             from tensorlang.ops.random.keys import Key  # noqa: PLC0415 - stands above
 
             used = f"{name}.consume('drawn from')"
+            if kind.optional:
+                words = f"*(() if {name} is None else ({name}.words,))"
+                impl = f"None if {name} is None else {name}.impl"
+                used = f"{name} is None or {used}"
+                types = (Key, type(None))
+                return _Piece(types, _key, attribute=impl, after=used, behind=words)
             return _Piece((Key,), _key, f"{name}.words", f"{name}.impl", after=used)
         case Other("shape"):
             return _Piece((tuple,), _shape, attribute=name)
@@ -99,22 +112,34 @@ def bound(op: Definition) -> Callable[..., Launch]:
         "__mixed": mixed,
         "__array": np.ndarray,
     }
-    lines = [f"def {op.__name__}({', '.join(_arguments(op.spec.parameters, given))}):"]
-    for name, piece in pieces.items():
-        if piece.fit is not None:
-            given[f"__fit_{name}"] = partial(piece.fit, op.id, name)
-            lines += _fitting(name, piece, given)
-    lines += _Handing(pieces, given).lines(op.spec.parameters)
+    parameters = op.spec.parameters
+    lines = [f"def {op.__name__}({', '.join(_arguments(parameters, given))}):"]
+    extras = [p.name for p in parameters if p.is_a("share") or p.is_extra]
+    usual = {name: piece for name, piece in pieces.items() if name not in extras}
+    for name, piece in usual.items():
+        lines += _fitting(op.id, name, piece, given)
+    lines += _unpacking(parameters, given)
+    if extras:
+        tests = (f"{name} is __default_{name}" for name in extras)
+        lines.append(f"if {' and '.join(tests)}:")
+        handed = _Handing(usual, given).lines(parameters)
+        lines += (f"    {line}" for line in handed)
+        for name in extras:
+            lines += _fitting(op.id, name, pieces[name], given)
+    lines += _Handing(pieces, given).lines(parameters)
     source = "\n    ".join(lines)
     exec(compile(source, f"<signature of {op.id}>", "exec"), given)  # noqa: S102
     made: Callable[..., Launch] = given[op.__name__]
     return made
 
 
-def _fitting(name: str, piece: _Piece, given: dict[str, Any]) -> Iterator[str]:
+def _fitting(id: str, name: str, piece: _Piece, given: dict[str, Any]) -> Iterator[str]:
     """The lines that make of an argument what is handed on."""
+    if piece.fit is None:
+        return
+    fit = given[f"__fit_{name}"] = partial(piece.fit, id, name)
     if piece.rows:
-        given[f"__known_{name}"] = _remembered(given[f"__fit_{name}"])
+        given[f"__known_{name}"] = _remembered(fit)
         yield f"if type({name}) is tuple:"
         yield f"    try: {name} = __known_{name}(*{name})"
         yield f"    except TypeError: {name} = __fit_{name}({name})"
@@ -123,10 +148,24 @@ def _fitting(name: str, piece: _Piece, given: dict[str, Any]) -> Iterator[str]:
     one = len(piece.types) == 1
     given[f"__types_{name}"] = piece.types[0] if one else piece.types
     test = f"type({name}) {'is not' if one else 'not in'} __types_{name}"
+    if type(given.get(f"__default_{name}", ...)) in piece.types:
+        test = f"{name} is not __default_{name} and {test}"
     if piece.array.startswith("*"):
         yield f"if type({name}) is list: {name} = tuple({name})"
         test += f" or not {name}"
     yield f"{'elif' if piece.rows else 'if'} {test}: {name} = __fit_{name}({name})"
+
+
+def _unpacking(parameters: Sequence[Parameter], given: dict[str, Any]) -> Iterator[str]:
+    """What takes packed weights apart."""
+    for name, kind in ((p.name, p.kind) for p in parameters):
+        if isinstance(kind, Arrays) and kind.packed:
+            from tensorlang.ops.nn.packing import PackedWeight  # noqa: PLC0415 - above
+
+            given["__packed"] = PackedWeight
+            yield f"__columns_of_{name} = 0"
+            yield f"if type({name}) is __packed:"
+            yield f"    {name}, __columns_of_{name} = {name}.of(__op.id)"
 
 
 def _arguments(parameters: Sequence[Parameter], given: dict[str, Any]) -> Iterator[str]:
@@ -154,6 +193,7 @@ class _Handing:
             f"{n!r}: {p.attribute}" for n, p in pieces.items() if p.attribute
         ]
         self._after = [p.after for p in pieces.values() if p.after]
+        self._behind = [p.behind for p in pieces.values() if p.behind]
 
     def lines(self, parameters: Sequence[Parameter]) -> Iterator[str]:
         """Arrays as they are go the short way, numbers and what is left out another."""
@@ -177,15 +217,19 @@ class _Handing:
         yield from self._returned("__mixed", self._arrays, self._attributes({}))
 
     def _bare(self, kinds: Sequence[Arrays]) -> Iterator[str]:
-        """The short way for arrays alone, with all left out that may be."""
+        """The short way for arrays alone, without one that may be left out, or more."""
         pairs = list(zip(self._arrays, kinds, strict=True))
-        needed = [name for name, kind in pairs if not kind.optional]
-        absent = [name for name, kind in pairs if kind.optional]
-        if absent and needed:
-            tests = [f"type({name}) is __array" for name in needed]
+        able = [name for name, kind in pairs if kind.optional]
+        if len(able) == len(pairs):
+            return
+        numbers = {NUMBERS: ""} if any(kind.number for kind in kinds) else {}
+        ends = [able[count:] for count in range(len(able))]
+        for absent in (*ends, *([name] for name in able[:-1])):
+            held = [name for name, _ in pairs if name not in absent]
+            tests = [f"type({name}) is __array" for name in held]
             yield f"if {' and '.join(tests + [f'{name} is None' for name in absent])}:"
-            attributes = self._attributes({NUMBERS: "", ABSENT: " ".join(absent)})
-            yield from self._returned("    __call", needed, attributes)
+            attributes = self._attributes({**numbers, ABSENT: " ".join(absent)})
+            yield from self._returned("    __call", held, attributes)
 
     def _attributes(self, more: dict[str, str]) -> str:
         """Attributes by name: a dictionary that is there where nothing is given."""
@@ -204,9 +248,15 @@ class _Handing:
         numbers: Sequence[str] = (),
     ) -> Iterator[str]:
         indent, how = how[: len(how) - len(how.lstrip())], how.lstrip()
+        behind = "".join(f"{array}, " for array in self._behind)
         held = "".join(f"{array}, " for array in arrays)
         scalars = "".join(f"{scalar}, " for scalar in [*numbers, *self._scalars])
-        made = f"{how}(__op, ({held}), {attributes}, ({scalars}), target, out)"
+        given = f"{attributes}, ({scalars}), target, out"
+        if how == "__mixed" and behind:
+            given += f", ({behind})"
+        elif behind:
+            held += behind
+        made = f"{how}(__op, ({held}), {given})"
         if self._after:
             yield f"{indent}launch = {made}"
             yield from (f"{indent}{after}" for after in self._after)
@@ -282,6 +332,7 @@ def mixed(  # noqa: PLR0917 - as `call`
     scalars: tuple[Any, ...],
     target: Any,
     out: Any,
+    behind: tuple[Any, ...] = (),
 ) -> Launch:
     """The launch of a call where some arrays may be Python numbers, or left out.
 
@@ -316,6 +367,8 @@ def mixed(  # noqa: PLR0917 - as `call`
         scalars = (*numbers, *scalars)
     if attributes:
         given = given | attributes
+    if behind:
+        arrays = (*arrays, *behind)
     return call(op, arrays, given, scalars, target, out)
 
 
@@ -413,6 +466,21 @@ def _remembered(fit: Callable[[Any], Any]) -> Callable[..., Any]:
         return fit(value)
 
     return fitted
+
+
+def _left(id: str, name: str, value: Any) -> tuple[float, ...]:
+    """What a share leaves of the whole, as an f32; nothing where it leaves all.
+
+    Raises:
+        ArgumentError: it is no share.
+    """
+    share = number(id, name, value)
+    if not 0.0 <= share < 1.0:
+        raise ArgumentError(
+            f"{id}: 0 <= {name} < 1, not {share}; it is the share that is dropped (of "
+            "1 there would be nothing left)"
+        )
+    return (float(np.float32(1.0 - share)),) if share else ()
 
 
 def _whole(id: str, name: str, value: Any) -> int:

@@ -30,6 +30,7 @@ _MOST_PATTERNS: Final = 1024
 _SHAPE: Final = "shape"  # stands for the type of what is only a shape
 _SHOWN: Final = {
     "scalar": "float",
+    "share": "float",
     "key": "Key",
     "shape": "Sizes",
     "like": "Any",
@@ -65,6 +66,8 @@ class Definition(Operator):  # noqa: D101 - it has one
         missing: What operands are that are left out beside others: a number, by the
             name of the arrays' type.
         faults: What to say, of its arguments, where a kernel reports a fault.
+        variants: The workloads whose kernels are built with that of a workload, such as
+            that of one row beside that of many: no other batch waits for a compiler.
         view: Where the result is the first array in another shape, and shares its
             memory where it can, that shape: a function of the array's, and of the
             attributes by name.
@@ -86,11 +89,12 @@ class Definition(Operator):  # noqa: D101 - it has one
         missing: Mapping[str, Callable[[str], Any]] | None = None,
         faults: Callable[[Sequence[Any]], str] | None = None,
         view: Callable[..., tuple[int, ...]] | None = None,
+        variants: Callable[[Workload], Sequence[Workload]] = lambda _: (),
         **options: Any,
     ) -> None:
         self.body, self.meanings, self.missing = body, meanings or {}, missing or {}
         self._shapes, self._usually, self._whole = shapes, usual, whole
-        self._faults, self.view = faults, view
+        self._faults, self.view, self._variants = faults, view, variants
         self._traces: dict[Hashable, list[Trace]] = {}
         self.patterns: dict[tuple[int, ...], binding.Pattern] = {}
         super().__init__(
@@ -251,9 +255,12 @@ class Definition(Operator):  # noqa: D101 - it has one
         number = True if kind == "bool" else 3 if kind[0] in "iu" else 0.5
         numbers = str(workload.named.get(NUMBERS, "")).split()
         scalars = [p for p in self.spec.parameters if p.is_a("scalar")]
-        return dict.fromkeys(numbers, number) | {
-            p.name: 0.5 if p.needed else p.default for p in scalars
-        }
+        shares = [p.name for p in self.spec.parameters if p.is_a("share")]
+        return (
+            dict.fromkeys(numbers, number)
+            | {p.name: 0.5 if p.needed else p.default for p in scalars}
+            | {name: 0.5 for name in shares if workload.named[name]}
+        )
 
     def shape(self, *shapes: tuple[int, ...], **attributes: Any) -> Any:
         """The result's shape for arrays of these shapes: a tuple each; no data."""
@@ -309,11 +316,14 @@ class Definition(Operator):  # noqa: D101 - it has one
 
     def _launch(self, func: Function, workload: Workload, target: Any) -> Any:
         """The kernel of a function: the same for all calls that it serves."""
-        key: Hashable = ("kernel", func, target)
+        ways = [a.name for a in self.algorithms.values() if a.serves(workload)]
+        key: Hashable = ("kernel", func, *ways[1:], target)
         if key not in self.kernels:
             launch = self.build(workload, target).launch
             explained = self._faults and Explained(launch, self.id, self._faults)
             self.kernels[key] = explained or launch
+            for other in self._variants(workload):
+                self._launch(self.traced(other).function, other, target)
         return self.kernels[key]
 
 
@@ -336,7 +346,9 @@ def _shown(parameter: Parameter) -> str:
         array = "Operand" if kind.number else "Any"
         array = "Sequence[Any]" if kind.several else array
         return f"{array} | None" if kind.optional else array
-    return "Sequence[Any]" if kind.several else _SHOWN[kind.kind]
+    if kind.several:
+        return "Sequence[Any]"
+    return f"{_SHOWN[kind.kind]} | None" if kind.optional else _SHOWN[kind.kind]
 
 
 def operator(

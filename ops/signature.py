@@ -9,10 +9,13 @@ r"""What the parameters of an operator take: its definition's annotations, as da
 | `Weights` | floats, which may be f32 beside f16 and bf16 | a tensor |
 | `Floats \| None` | one that may be left out | a tensor, or None |
 | `Floats \| Number` | an array or a Python number | a tensor, or a scalar |
+| `Floats \| Packed` | an array, or a packed weight | a tensor, or its strips |
 | `Sequence[Floats]` | a list of arrays | a list of tensors |
 | `InOut[Floats]` | an array to be updated in place | a tensor |
 | `Scalar` | a number that each call tells the kernel | a scalar |
+| `Share` | a share that is left out, below 1 | what is left, or None where all is |
 | `Key` | a random key, which is used up | its words and its hash |
+| `Key \| None` | one that may be left out | the same, or None |
 | `Shape` | the shape of a result | sizes |
 | `Like` | an array of which only the shape counts | its sizes |
 | `DType` | an element type | itself |
@@ -73,6 +76,7 @@ class Arrays:
         number: Whether it may be a Python number.
         several: Whether it is a list of arrays.
         inplace: Whether it is updated.
+        packed: Whether it may be a packed weight.
     """
 
     says: str = "array"
@@ -81,12 +85,15 @@ class Arrays:
     number: bool = False
     several: bool = False
     inplace: bool = False
+    packed: bool = False
 
     def __or__(self, other: Any) -> Arrays:
         if other is None:
             return replace(self, optional=True)
         if other is Number:
             return replace(self, number=True)
+        if other is Packed:
+            return replace(self, packed=True)
         return NotImplemented
 
     __ror__ = __or__
@@ -147,15 +154,21 @@ class Static:
 
 @dataclass(frozen=True, slots=True)
 class Other:
-    """A parameter of a kind of its own: `scalar`, `key`, `shape`, `like`, `dtype`.
+    """A parameter of a kind of its own, such as `scalar` or `key`.
 
     Attributes:
         kind: Which.
         several: Whether it is a list of these.
+        optional: Whether it may be left out.
     """
 
     kind: str
     several: bool = False
+    optional: bool = False
+
+    def __or__(self, other: Any) -> Other:
+        known = self.kind == "key" and other is None
+        return replace(self, optional=True) if known else NotImplemented
 
 
 Kind: TypeAlias = Arrays | Static | Other
@@ -174,6 +187,11 @@ class Parameter:
     def needed(self) -> bool:
         """Whether it has no default."""
         return self.default is inspect.Parameter.empty
+
+    @property
+    def is_extra(self) -> bool:
+        """Whether it is a key that may be left out: its words stand behind all else."""
+        return isinstance(self.kind, Other) and self.kind.optional
 
     def is_a(self, kind: str) -> bool:
         """Whether it is of one of the kinds that have a name."""
@@ -231,12 +249,18 @@ class Spec:
         gone = (str(attributes.get(name, "")).split() for name in (NUMBERS, ABSENT))
         left = self.arrays.keys() - {name for names in gone for name in names}
         keys = {p.name for p in self.parameters if p.is_a("key")}
+        keys -= {name for name in keys if attributes.get(name, "") is None}
         return [
             p.name
-            for p in self.parameters
+            for p in self.ordered
             if p.name in left | keys
             for _ in range(_times(p, attributes))
         ]
+
+    @cached_property
+    def ordered(self) -> list[Parameter]:
+        """The parameters, keys that may be left out last, as their words are given."""
+        return sorted(self.parameters, key=lambda p: p.is_extra)
 
     def fitted(self, given: Mapping[str, Any], count: int) -> dict[str, Any]:
         """All attributes of a call with so many shapes, from some of them.
@@ -261,8 +285,13 @@ class Spec:
             elif p.several:
                 others = len(self.arrays) + len(self.shapes) - 1
                 made[p.name] = given.get(p.name, count - others)
+            elif isinstance(p.kind, Arrays) and p.kind.packed:
+                made[p.name] = given.get(p.name, 0)
             elif p.is_a("key"):
-                made[p.name] = given.get(p.name, "threefry2x32")
+                usual = None if p.is_extra else "threefry2x32"
+                made[p.name] = given.get(p.name, usual)
+            elif p.is_a("share"):
+                made[p.name] = bool(given.get(p.name, False))
             elif p.is_a("dtype"):
                 made[p.name] = value
         optional = [name for name, kind in self.arrays.items() if kind.optional]
@@ -329,7 +358,7 @@ if TYPE_CHECKING:
     from tensorlang.ir.frontend import Tensor
     from tensorlang.ir.nodes import Expr, ExprLike
     from tensorlang.ir.sizes import Size
-    from tensorlang.ops.tracing import KeyWords
+    from tensorlang.ops.tracing import KeyWords, Strips
 
     Floats: TypeAlias = Tensor
     Weights: TypeAlias = Tensor
@@ -344,10 +373,12 @@ if TYPE_CHECKING:
     Truth: TypeAlias = Expr
     Value: TypeAlias = Expr
     Number: TypeAlias = Expr
+    Packed: TypeAlias = Strips
     Ints: TypeAlias = int | tuple[int, ...]
     Sizes: TypeAlias = int | tuple[int, ...]
     Padding: TypeAlias = int | tuple[int, ...] | tuple[tuple[int, int], ...] | str
     Scalar: TypeAlias = ExprLike
+    Share: TypeAlias = Expr | float | None
     InOut = Annotated[_T, "in place"]
     Key: TypeAlias = KeyWords
     Shape: TypeAlias = tuple[Size, ...]
@@ -360,13 +391,13 @@ else:
     Numbers = Real = Arrays("numbers", REALS)
     Truths = Truth = Arrays("truth values", ("bool",))
     Anything = Value = Arrays("numbers or truth values", ANY)
-    Number = object()
+    Number, Packed = object(), object()
     Ints = Static((int, tuple), (), "a whole number or several")
     Sizes = replace(Ints, kind="sizes")
     Padding = Static(
         (int, tuple, str), (), "whole numbers, pairs, 'same' or 'valid'", pairs=True
     )
-    Scalar, Key = Other("scalar"), Other("key")
+    Scalar, Share, Key = Other("scalar"), Other("share"), Other("key")
     Shape, Like = Other("shape"), Other("like")
 
     class InOut:

@@ -65,6 +65,14 @@ class KeyWords:
 
 
 @dataclass(frozen=True, slots=True)
+class Strips:
+    """What a definition gets of a packed weight: its strips, of so many columns."""
+
+    array: Tensor
+    columns: int
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
     """A result: its shape for the caller and for the kernel, and its type."""
 
@@ -188,7 +196,7 @@ class _Tracer:
         self._scalars: list[Var] = []
         self._symbols: list[tuple[Var | None, ...]] = []
         self._several = False
-        rest = [p for p in spec.parameters if p.name not in spec.shapes]
+        rest = [p for p in spec.ordered if p.name not in spec.shapes]
         self._given = {p.name: self._argument(p) for p in rest}
         self._given |= {p.name: self._shape(p) for p in spec.parameters if p.is_shape}
 
@@ -210,15 +218,22 @@ class _Tracer:
                 self._numbers.append(Var(name, i32 if beside.is_bool else beside))
                 number: Expr = self._numbers[-1]  # kernels take no truths
                 return number.not_equal(0) if beside.is_bool else number
-            return self._array(name, kind)
-        if kind.kind == "scalar":
+            made, columns = self._array(name, kind), self._attributes.get(name)
+            return Strips(made, columns) if columns else made
+        if kind.kind == "share" and not self._attributes[name]:
+            return None
+        if kind.kind in ("scalar", "share"):
             wide = f64 if "f64" in self._dtypes else f32
             whole = type(parameter.default) is int
             self._scalars.append(Var(name, i64 if whole else wide))
             return self._scalars[-1]
         if kind.kind == "key":
             impl = self._attributes[name]
-            return KeyWords(impl, self._array(name, Arrays()))
+            if impl is None:
+                return None
+            words = self._array(name, Arrays())
+            int(words.shape[-1])  # as many as the hash says
+            return KeyWords(impl, words)
         return as_dtype(self._attributes[name])
 
     def _number_type(self, kind: Arrays) -> DType:
