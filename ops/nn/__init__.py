@@ -32,10 +32,8 @@ from tensorlang.ops.nn.convolution import conv3d_transpose as conv3d_transpose
 from tensorlang.ops.nn.convolution import conv3d_transpose_grad as conv3d_transpose_grad
 from tensorlang.ops.nn.cross_entropy import cross_entropy as cross_entropy
 from tensorlang.ops.nn.cross_entropy import cross_entropy_grad as cross_entropy_grad
-from tensorlang.ops.nn.dense import PackedWeight as PackedWeight
 from tensorlang.ops.nn.dense import dense as dense
 from tensorlang.ops.nn.dense import dense_grad as dense_grad
-from tensorlang.ops.nn.dense import prepack as prepack
 from tensorlang.ops.nn.dropout import dropout as dropout
 from tensorlang.ops.nn.dropout import dropout_grad as dropout_grad
 from tensorlang.ops.nn.dropout import dropout_train as dropout_train
@@ -59,6 +57,8 @@ from tensorlang.ops.nn.norms import layer_norm as layer_norm
 from tensorlang.ops.nn.norms import layer_norm_grad as layer_norm_grad
 from tensorlang.ops.nn.norms import rms_norm as rms_norm
 from tensorlang.ops.nn.norms import rms_norm_grad as rms_norm_grad
+from tensorlang.ops.nn.packing import PackedWeight as PackedWeight
+from tensorlang.ops.nn.packing import prepack as prepack
 from tensorlang.ops.nn.pooling import adaptive_avg_pool1d as adaptive_avg_pool1d
 from tensorlang.ops.nn.pooling import (
     adaptive_avg_pool1d_grad as adaptive_avg_pool1d_grad,

@@ -10,7 +10,7 @@ from tensorlang.ops.building import default
 from tensorlang.runtime import build
 
 DENSE = find("nn.dense")
-EPILOGUE = {"activation": "gelu", "how": "threefry2x32", "inputs": "x w b key"}
+EPILOGUE = {"activation": "gelu", "dropout": True, "key": "threefry2x32"}
 
 
 def kernel(dtype="bf16", arch="sm_80", shapes=((4096, 1024), (1024, 1024)), **given):

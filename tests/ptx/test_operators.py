@@ -64,7 +64,7 @@ def test_an_epilogue_of_fragments():
     op = find("nn.dense")
     shapes = (37, 64), (96, 64), (96,), (2,)
     dtypes = ("bf16", "bf16", "bf16", "u32")
-    how = {"activation": "gelu", "how": "threefry2x32", "inputs": "x w b key"}
+    how = {"activation": "gelu", "dropout": True, "key": "threefry2x32"}
     workload = op.workload(*shapes, dtypes=dtypes, **how)
     (here,), (there,) = (results(op, workload, t)[0] for t in ("llvm", "cuda"))
     np.testing.assert_array_equal(here == 0, there == 0)  # what was dropped

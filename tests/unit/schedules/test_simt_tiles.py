@@ -49,7 +49,7 @@ def outcome(func, m=37, k=32):
     generator = np.random.default_rng(0)
     x, w = (generator.normal(size=s).astype("f4") for s in ((m, k), (32, k)))
     y = np.full((m, 32), np.nan, "f4")
-    report = run(func, x.reshape(-1), w.reshape(-1), y.reshape(-1), m=m)
+    report = run(func, x.reshape(-1), w.reshape(-1), y.reshape(-1), n0=m)
     np.testing.assert_allclose(y, x @ w.T, rtol=1e-5, atol=1e-5)
     return report
 

@@ -65,7 +65,7 @@ def test_batches_of_products():
 def test_steps_that_fill_no_tile_are_zeros():
     func = on_tensor_cores("nn.dense", ((64, 20), (32, 20)))
     x, w = arrays(func, (37, 20), (32, 20))
-    y, _ = outcome(func, (x, w), (37, 32), m=37)
+    y, _ = outcome(func, (x, w), (37, 32), n0=37)
     want = x.astype("f8") @ w.astype("f8").T
     np.testing.assert_allclose(y, want, rtol=2**-8, atol=2**-8)
 

@@ -50,7 +50,7 @@ def outcome(func, arrays, m, n, **scalars):
     """The result, and the report of the run."""
     y = np.full((m, n), np.nan, func.buffers[-1].dtype.numpy)
     flat = [array.reshape(-1) for array in (*arrays, y)]
-    report = run(func, *flat, m=m, **scalars)
+    report = run(func, *flat, n0=m, **scalars)
     return y.astype("f8"), report
 
 
@@ -146,7 +146,7 @@ def gelu(x):
 
 def test_bias_gelu_and_dropout_are_done_on_the_fragments():
     shapes = (64, 32), (64, 32), (64,), (2,)
-    attributes = {"activation": "gelu", "how": "threefry2x32", "inputs": "x w b key"}
+    attributes = {"activation": "gelu", "dropout": True, "key": "threefry2x32"}
     func = dense(shapes, **attributes)
     assert len(launches(func)) == 1
     scopes = Counter(b.scope for b in allocations(func))
@@ -154,9 +154,9 @@ def test_bias_gelu_and_dropout_are_done_on_the_fragments():
     x, w = operands(func, 64, 64, 32)
     b = np.linspace(-1, 1, 64).astype(x.dtype)
     key = np.array([3, 5], "u4")
-    kept, _ = outcome(func, (x, w, b, key), 64, 64, keep=1.0)
+    kept, _ = outcome(func, (x, w, b, key), 64, 64, dropout=1.0)
     close(kept, gelu(product(x, w) + b.astype("f8")))
-    y, _ = outcome(func, (x, w, b, key), 64, 64, keep=0.5)
+    y, _ = outcome(func, (x, w, b, key), 64, 64, dropout=0.5)
     assert 0.4 < (y == 0).mean() < 0.6
     np.testing.assert_allclose(y[y != 0], 2 * kept[y != 0], rtol=2**-7)
 
@@ -217,7 +217,7 @@ def test_gradients_take_their_operands_either_way(layout):
     kind = func.buffers[0].dtype.numpy
     dy, x, w = (generator.normal(size=s).astype(kind) for s in ((m, n), (m, k), shape))
     dx, dw, db = (np.zeros(s, kind) for s in ((m, k), shape, (n,)))
-    run(func, *(array.reshape(-1) for array in (dy, x, w, dx, dw, db)), m=m)
+    run(func, *(array.reshape(-1) for array in (dy, x, w, dx, dw, db)), n0=m)
     close(dx.astype("f8"), product(dy, w, "io" if layout == "oi" else "oi"))
     turned = dy.astype("f8").T @ x.astype("f8")
     close(dw.astype("f8"), turned if layout == "oi" else turned.T)

@@ -187,7 +187,7 @@ def test_shapes_and_costs_need_no_data():
         (
             lambda: nn.dense(drawn(3, 4), drawn(5, 4), activation="swish"),
             ArgumentError,
-            "'swish' is none of",
+            "or 'tanh' or None, not 'swish'",
         ),
         (
             lambda: nn.dense(drawn(3, 4), drawn(5, 4), dropout=0.5),
@@ -197,7 +197,7 @@ def test_shapes_and_costs_need_no_data():
         (
             lambda: nn.dense(drawn(3, 4), drawn(5, 4), dropout=1.0, key=random.key(0)),
             ArgumentError,
-            "0 <= rate < 1",
+            "0 <= dropout < 1",
         ),
         (lambda: nn.prepack(nn.relu, drawn(3, 4)), ArgumentError, "takes no packed"),
         (lambda: nn.prepack(None, drawn(3, 4)), ArgumentError, "None takes no packed"),
