@@ -107,6 +107,7 @@ def bound(op: Definition) -> Callable[..., Launch]:
     """The function of an operator, from a call's arguments to its launch."""
     pieces = {p.name: _piece(p) for p in op.spec.parameters}
     given: dict[str, Any] = {
+        "__name__": __name__,  # where a key was used is looked for outside of it
         "__op": op,  # names that no parameter and no operator has
         "__call": viewed if op.view else call,
         "__mixed": mixed,

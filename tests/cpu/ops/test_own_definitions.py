@@ -8,9 +8,15 @@ import numpy as np
 import pytest
 
 from tensorlang import ir
-from tensorlang.errors import DTypeError, IRError, OperatorError, ShapeError
-from tensorlang.ops import elementwise, operator
-from tensorlang.ops.signature import Anything, Float, Floats, Like, Scalar
+from tensorlang.errors import (
+    DTypeError,
+    IRError,
+    KeyReuseError,
+    OperatorError,
+    ShapeError,
+)
+from tensorlang.ops import elementwise, operator, random
+from tensorlang.ops.signature import Anything, Float, Floats, Key, Like, Scalar
 
 RNG = np.random.default_rng(0)
 
@@ -302,3 +308,16 @@ def test_an_operator_and_its_arrays_may_have_any_name(name):
     x = np.arange(4, dtype=np.float32)
     np.testing.assert_array_equal(f(x, x, x), x * x + 2 * x)
     np.testing.assert_array_equal(f(x, call=x, array=x, mixed=3.0), x * x + 3 * x)
+
+
+@operator("own.masked")
+def masked(x: Floats, key: Key):
+    return ir.compute(x.shape, lambda i: x[i] * key.words[0].cast(x.dtype))
+
+
+def test_a_key_is_used_where_the_caller_stands():
+    key, x = random.key(1 << 32), np.ones(3, np.float32)
+    assert masked(x, key).tolist() == [1.0, 1.0, 1.0]
+    with pytest.raises(KeyReuseError) as caught:
+        masked(x, key)
+    assert str(caught.value).count(f"{__file__}:") == 2
