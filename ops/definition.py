@@ -135,8 +135,8 @@ class Definition(Operator):  # noqa: D101 - it has one
     @property
     def dtypes(self) -> tuple[str, ...]:
         """The element types that it is defined for; empty where any may do."""
-        several = (k.dtypes for k in self.spec.arrays.values() if len(k.dtypes) > 1)
-        return next(several, ())
+        kinds = (kind.dtypes for kind in self.spec.arrays.values())
+        return next((kind for kind in kinds if kind not in ((), ("bool",))), ())
 
     def _bound(self, *args: Any, **kwargs: Any) -> Launch:
         self._front = binding.bound(self)

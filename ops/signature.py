@@ -6,6 +6,7 @@ r"""What the parameters of an operator take: its definition's annotations, as da
 |---|---|---|
 | `Floats`, `Integers`, `Numbers`, `Truths`, `Anything` | an array of these | a tensor |
 | `Indices` | an array of i64 or i32 | a tensor |
+| `Singles` | an array of f32 | a tensor |
 | `Weights` | floats, which may be f32 beside f16 and bf16 | a tensor |
 | `Floats \| None` | one that may be left out | a tensor, or None |
 | `Floats \| Number` | an array or a Python number | a tensor, or a scalar |
@@ -361,6 +362,7 @@ if TYPE_CHECKING:
     from tensorlang.ops.tracing import KeyWords, Strips
 
     Floats: TypeAlias = Tensor
+    Singles: TypeAlias = Tensor
     Weights: TypeAlias = Tensor
     Integers: TypeAlias = Tensor
     Indices: TypeAlias = Tensor
@@ -385,6 +387,7 @@ if TYPE_CHECKING:
     Like: TypeAlias = tuple[Size, ...]
 else:
     Floats = Float = Arrays("floats", FLOATS)
+    Singles = Arrays("floats", ("f32",))
     Weights = Arrays("weights", FLOATS)
     Integers = Integer = Arrays("integers", INTEGERS)
     Indices = Arrays("indices", ("i32", "i64"))

@@ -8,19 +8,26 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tensorlang.errors import ArgumentError, DTypeError, ShapeError
+from tensorlang.ops import lazy
+from tensorlang.ops.definition import operator
 from tensorlang.ops.dispatch import own
 from tensorlang.ops.nn import convolution_plans as plans
 from tensorlang.ops.nn.windows import hashable
 from tensorlang.ops.nn.winograd import NAMES
 from tensorlang.ops.nn.winograd_blocks import LANES, STRIP, transformed
 from tensorlang.ops.nn.winograd_matrices import F4, TRANSFORMS, WINDOW
+from tensorlang.ops.signature import Singles
 from tensorlang.ops.tensors import Names, Plan, Shape, call, tensor_operator
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from tensorlang.ir import Tensor
+    from tensorlang.ops.nn import winograd_weights
     from tensorlang.ops.operator import Launch
     from tensorlang.workload import Workload
+else:
+    winograd_weights = lazy.module("tensorlang.ops.nn.winograd_weights")
 
 CONVOLUTION: Final = "nn.conv2d"
 _HERE: Final = "tensorlang.ops.nn.winograd_definitions"
@@ -154,19 +161,6 @@ def _windows(shape: Shape) -> tuple[int, int, int, int]:
     return shape[0], shape[1], WINDOW, WINDOW
 
 
-def _of_weight(
-    shapes: tuple[Shape, ...], dtypes: tuple[str, ...], given: dict[str, Any]
-) -> Plan:
-    (w,) = shapes
-    if given["m"] not in TRANSFORMS:
-        raise ArgumentError(
-            f"nn.conv2d_winograd_weight: m is 2 or 4, not {given['m']!r}"
-        )
-    outputs, inputs, *_ = _windows(w)
-    made = transformed(outputs, inputs, TRANSFORMS[given["m"]])
-    return Plan((w,), dtypes, (made,), given)
-
-
 def _of_images(
     shapes: tuple[Shape, ...], dtypes: tuple[str, ...], given: dict[str, Any]
 ) -> Plan:
@@ -195,33 +189,26 @@ def _names(workload: Workload) -> Names:
     return (("n", None, None, None), *[(None,) * len(shape) for shape in others])
 
 
-@tensor_operator(
+@operator(
     "nn.conv2d_winograd_weight",
-    "tensorlang.ops.nn.winograd_weights:of_side",
-    plan=_of_weight,
-    names=lambda _: ((None,) * 4,),
     shapes=((64, 64, WINDOW, WINDOW),),
-    attributes={"m": 4},
-    allowed=("f32",),
     scheduled_as="winograd",
+    whole=True,
     tolerance=2.0**-18,
 )
-def conv2d_winograd_weight(
-    w: Any, m: int = 4, *, target: Any = None, out: Any = None
-) -> Launch:
+def conv2d_winograd_weight(w: Singles, m: int = 4) -> Tensor:
     """G w G^T: windows at the points of F(m, 3), for `conv2d_winograd`.
 
     Args:
         w: Windows `[outputs, inputs, 3, 3]`, f32.
         m: The side of a tile of results: 2 or 4.
-        target: Where to compute.
         out: Where the result goes: `[ceil(outputs / 32), (m + 2)^2, inputs in whole
             vectors of 16 and one more, 32]`.
-
-    Raises:
-        ShapeError, DTypeError, ArgumentError: an argument does not fit.
     """
-    return call(conv2d_winograd_weight, (w,), {"m": m}, (), target, out)
+    if m not in TRANSFORMS:
+        raise ArgumentError(f"nn.conv2d_winograd_weight: m is 2 or 4, not {m!r}")
+    _windows(tuple(map(int, w.shape)))
+    return winograd_weights.of_side(w, m=m)
 
 
 @tensor_operator(

@@ -77,7 +77,7 @@ def test_what_does_not_fit_is_told(windows, packed):
         (
             lambda: nn.prepack(nn.conv2d, windows.astype(np.float64), tolerance=1),
             DTypeError,
-            "takes f32",
+            "w is an array of f32, not of f64",
         ),
         (lambda: nn.conv2d(x, packed, stride=2), ArgumentError, "stride 1, not 2"),
         (lambda: nn.conv2d(x, packed, layout="NHWC"), ArgumentError, "for NCHW"),
