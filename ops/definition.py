@@ -224,11 +224,14 @@ class Definition(Operator):  # noqa: D101 - it has one
         """The trace that serves a workload: a known one, or a new one."""
         from tensorlang.ops.tracing import Call, trace  # noqa: PLC0415 - loads the IR
 
-        call = Call(workload.shapes, workload.dtypes, workload.named)
         if (
             len(self._traces) > _MOST_PATTERNS
         ):  # of a program whose attributes never end
             self._traces.clear()
+        named = workload.named
+        kinds = [self.spec.arrays.get(name) for name in self.spec.slots(named)]
+        batches = [at for at, kind in enumerate(kinds) if kind and kind.batch]
+        call = Call(workload.shapes, workload.dtypes, named, batches)
         known = self._traces.setdefault((algorithm, call.pattern), [])
         for made in known:
             if made.serves(call.shapes):

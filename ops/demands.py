@@ -90,14 +90,15 @@ def fix_sides(func: Function, facts: Facts) -> Function:
     """The function with the short dimensions fixed of what is transposed.
 
     Kernels are made of square tiles where a dimension is as long, and for its very
-    length where it is shorter.
+    length where it is shorter. Batches stay open.
     """
     fixed: dict[Expr, Expr] = {}
     for block in blocks(func):
         axes = [axis.var for axis in block.axes if axis.kind == "spatial"]
         loads = [node for node in walk(block.body) if isinstance(node, Load)]
         if any(_transposed(load, axes) for load in loads):
-            for extent in dict.fromkeys(axis.extent for axis in block.axes):
+            sides = dict.fromkeys(axis.extent for axis in block.axes)
+            for extent in [e for e in sides if e not in facts.batches]:
                 value = _value(facts, extent)
                 if value < SIDE:
                     fixed[extent] = as_expr(value)

@@ -12,6 +12,7 @@ r"""What the parameters of an operator take: its definition's annotations, as da
 | `Floats \| Number` | an array or a Python number | a tensor, or a scalar |
 | `Floats \| Packed` | an array, or a packed weight | a tensor, or its strips |
 | `Sequence[Floats]` | a list of arrays | a list of tensors |
+| `Batch[Floats]` | an array of a batch, of one or many | a tensor |
 | `InOut[Floats]` | an array to be updated in place | a tensor |
 | `Scalar` | a number that each call tells the kernel | a scalar |
 | `Share` | a share that is left out, below 1 | what is left, or None where all is |
@@ -78,6 +79,7 @@ class Arrays:
         several: Whether it is a list of arrays.
         inplace: Whether it is updated.
         packed: Whether it may be a packed weight.
+        batch: Whether its first size stays open where it is 1, too.
     """
 
     says: str = "array"
@@ -87,6 +89,7 @@ class Arrays:
     several: bool = False
     inplace: bool = False
     packed: bool = False
+    batch: bool = False
 
     def __or__(self, other: Any) -> Arrays:
         if other is None:
@@ -382,6 +385,7 @@ if TYPE_CHECKING:
     Scalar: TypeAlias = ExprLike
     Share: TypeAlias = Expr | float | None
     InOut = Annotated[_T, "in place"]
+    Batch = Annotated[_T, "a batch"]
     Key: TypeAlias = KeyWords
     Shape: TypeAlias = tuple[Size, ...]
     Like: TypeAlias = tuple[Size, ...]
@@ -409,6 +413,13 @@ else:
         def __class_getitem__(cls, of: Arrays) -> Arrays:
             """Such an array of the elements of `of`."""
             return replace(of, inplace=True)
+
+    class Batch:
+        """An array of any number of rows: one of them is a batch as any other."""
+
+        def __class_getitem__(cls, of: Arrays) -> Arrays:
+            """Such an array of the elements of `of`."""
+            return replace(of, batch=True)
 
 
 FLAG: Final = Static((bool,), (), "True or False")

@@ -43,16 +43,23 @@ class Call:
         shapes: Of each array, and of each parameter that is a shape.
         dtypes: Our name of each array's element type.
         attributes: All that is part of the kernel, by name.
+        batches: The arrays whose first size stays open where it is 1, too.
     """
 
     shapes: tuple[Shape, ...]
     dtypes: tuple[str, ...]
     attributes: Mapping[str, Any]
+    batches: Collection[int] = ()
 
     @property
     def pattern(self) -> tuple[Any, ...]:
         """What its traces are known by."""
-        ones = tuple([tuple([n == 1 for n in shape]) for shape in self.shapes])
+        ones = tuple(
+            [
+                tuple([n == 1 and (d > 0 or at not in self.batches) for d, n in each])
+                for at, each in enumerate(map(enumerate, self.shapes))
+            ]
+        )
         return self.dtypes, tuple(self.attributes.items()), ones
 
 
@@ -244,7 +251,7 @@ class _Tracer:
 
     def _array(self, name: str, kind: Arrays) -> Tensor:
         shape, dtype = self._left.pop(0)
-        sizes = self._sizes(shape)
+        sizes = self._sizes(shape, batch=kind.batch)
         extents = tuple(size.expr for size in sizes)
         made = Tensor(Buffer(f"{name}{_GIVEN}", as_dtype(dtype), extents), None, sizes)
         self._arrays.append((made, kind.inplace))
@@ -258,12 +265,12 @@ class _Tracer:
         self.facts.outer |= {var for var in called if var is not None}
         return found if parameter.several else found[0]
 
-    def _sizes(self, shape: Shape) -> tuple[Size, ...]:
+    def _sizes(self, shape: Shape, *, batch: bool = False) -> tuple[Size, ...]:
         first = sum(map(len, self._symbols))
         made = tuple(
             Size(self.facts, as_expr(1))
-            if extent == 1
-            else self.facts.symbol(f"s{first + n}", extent)
+            if extent == 1 and n >= batch
+            else self.facts.symbol(f"s{first + n}", extent, batch=n < batch)
             for n, extent in enumerate(shape)
         )
         found = (size.expr if isinstance(size.expr, Var) else None for size in made)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tensorlang.errors import ShapeError
 from tensorlang.ops.nn import winograd_stages as stages
 from tensorlang.ops.nn.images import numbers
-from tensorlang.ops.nn.winograd_blocks import Blocks, blocks, transformed
-from tensorlang.ops.nn.winograd_matrices import TRANSFORMS
+from tensorlang.ops.nn.winograd_blocks import Blocks, blocks
 from tensorlang.ops.nn.winograd_weights import weights
 
 if TYPE_CHECKING:
@@ -39,33 +37,6 @@ def f43(
 ) -> Tensor:
     """As `convolution_definitions.conv`, windows of 3 by 3 a pixel apart: F(4, 3)."""
     return _conv(x, w, b, 4, padding, activation)
-
-
-def packed(
-    x: Tensor,
-    weight: Tensor,
-    b: Tensor | None = None,
-    *,
-    outputs: int,
-    padding: tuple[int, ...],
-    activation: str | None,
-) -> Tensor:
-    """The same by weights that are transformed.
-
-    Raises:
-        ShapeError: these are no transformed weights, or not for these images.
-    """
-    inputs, *size = numbers(x.shape[1:])
-    given = numbers(weight.shape)
-    by_points = {t.points**2: m for m, t in TRANSFORMS.items()}
-    m = by_points.get(given[1])
-    if m is None or given != transformed(outputs, inputs, TRANSFORMS[m]):
-        raise ShapeError(
-            f"nn.conv2d_winograd: weights of shape {given} are not transformed ones "
-            f"from {inputs} to {outputs} channels; prepack makes them"
-        )
-    cut = blocks(m, inputs, outputs, tuple(size), padding)
-    return convolved(x, weight, b, cut, activation)
 
 
 def _conv(  # noqa: PLR0917 - as the two above

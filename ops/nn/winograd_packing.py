@@ -7,30 +7,29 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from tensorlang.errors import ArgumentError, DTypeError, ShapeError
+from tensorlang import ir
+from tensorlang.errors import ArgumentError, ShapeError
 from tensorlang.ops import lazy
 from tensorlang.ops.definition import operator
 from tensorlang.ops.dispatch import own
 from tensorlang.ops.nn import convolution_plans as plans
-from tensorlang.ops.nn.windows import hashable
 from tensorlang.ops.nn.winograd import NAMES
-from tensorlang.ops.nn.winograd_blocks import LANES, STRIP, transformed
+from tensorlang.ops.nn.winograd_blocks import LANES, STRIP, blocks, transformed
 from tensorlang.ops.nn.winograd_matrices import F4, TRANSFORMS, WINDOW
-from tensorlang.ops.signature import Singles
-from tensorlang.ops.tensors import Names, Plan, Shape, call, tensor_operator
+from tensorlang.ops.signature import Batch, Padding, Singles
+from tensorlang.ops.tensors import Shape
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tensorlang.ir import Tensor
-    from tensorlang.ops.nn import winograd_weights
+    from tensorlang.ops.nn import winograd_definitions, winograd_weights
     from tensorlang.ops.operator import Launch
-    from tensorlang.workload import Workload
 else:
+    winograd_definitions = lazy.module("tensorlang.ops.nn.winograd_definitions")
     winograd_weights = lazy.module("tensorlang.ops.nn.winograd_weights")
 
 CONVOLUTION: Final = "nn.conv2d"
-_HERE: Final = "tensorlang.ops.nn.winograd_definitions"
 _SIDES: Final = {t.points**2: m for m, t in TRANSFORMS.items()}
 
 
@@ -130,10 +129,10 @@ def convolve(  # noqa: PLR0917 - as `call`
             f"nn.conv2d: weights are packed for NCHW, not {given['layout']!r}"
         )
     _of_channels(x, w)
-    arrays = (x, w.array) if b is None else (x, w.array, b)
     kept = {name: given[name] for name in ("padding", "activation")}
-    attributes = {"outputs": w.shape[0], **kept}
-    return call(conv2d_winograd, arrays, attributes, (), target, out)
+    return conv2d_winograd.prepare(
+        x, w.array, b, w.shape[0], **kept, target=target, out=out
+    )
 
 
 def _of_channels(x: Any, w: PackedWindows) -> None:
@@ -161,34 +160,6 @@ def _windows(shape: Shape) -> tuple[int, int, int, int]:
     return shape[0], shape[1], WINDOW, WINDOW
 
 
-def _of_images(
-    shapes: tuple[Shape, ...], dtypes: tuple[str, ...], given: dict[str, Any]
-) -> Plan:
-    """The plan of the convolution that the weights were packed for."""
-    id = "nn.conv2d_winograd"
-    if set(dtypes) != {"f32"}:
-        raise DTypeError(f"{id}: its arrays are f32, not {', '.join(dtypes)}")
-    x, weight, *b = shapes
-    outputs = given["outputs"]
-    m = _SIDES.get(weight[1]) if len(weight) == 4 else None
-    if len(x) != 4 or m is None or weight != transformed(outputs, x[1], TRANSFORMS[m]):
-        raise ShapeError(
-            f"{id}: weights of shape {weight}, packed for {outputs} outputs, do not go "
-            f"with images of shape {x}"
-        )
-    asked = {"padding": given["padding"], "activation": given["activation"]}
-    w = (outputs, x[1], WINDOW, WINDOW)
-    plan = plans.forward(id, 2, (x, w, *b), dtypes, asked)
-    kept = {name: plan.attributes[name] for name in asked}
-    return Plan(shapes, dtypes, plan.results, {"outputs": outputs, **kept})
-
-
-def _names(workload: Workload) -> Names:
-    """The batch of the images is symbolic."""
-    _, *others = workload.shapes
-    return (("n", None, None, None), *[(None,) * len(shape) for shape in others])
-
-
 @operator(
     "nn.conv2d_winograd_weight",
     shapes=((64, 64, WINDOW, WINDOW),),
@@ -211,28 +182,22 @@ def conv2d_winograd_weight(w: Singles, m: int = 4) -> Tensor:
     return winograd_weights.of_side(w, m=m)
 
 
-@tensor_operator(
+@operator(
     "nn.conv2d_winograd",
-    f"{_HERE}:packed",
-    plan=_of_images,
-    names=_names,
     shapes=((1, 64, 58, 58), (2, F4.points**2, 4 * LANES + 1, STRIP)),
-    attributes={"outputs": 64, "padding": 0, "activation": None},
-    allowed=("f32",),
+    usual={"outputs": 64},
     scheduled_as="winograd",
+    whole=True,
     tolerance=F4.tolerance,
 )
 def conv2d_winograd(  # noqa: PLR0917 - as `conv2d` has them
-    x: Any,
-    weight: Any,
-    b: Any = None,
+    x: Batch[Singles],
+    weight: Singles,
+    b: Singles | None = None,
     outputs: int = 0,
-    padding: Any = 0,
+    padding: Padding = 0,
     activation: str | None = None,
-    *,
-    target: Any = None,
-    out: Any = None,
-) -> Launch:
+) -> Tensor:
     """`nn.conv2d` by windows of 3 by 3 that are transformed (Winograd), f32.
 
     Args:
@@ -242,16 +207,24 @@ def conv2d_winograd(  # noqa: PLR0917 - as `conv2d` has them
         outputs: How many output channels there are.
         padding: As for `nn.conv2d`.
         activation: As for `nn.conv2d`.
-        target: Where to compute.
-        out: Where the result goes.
-
-    Raises:
-        ShapeError, DTypeError, ArgumentError: an argument does not fit.
     """
-    attributes = {
-        "outputs": outputs,
-        "padding": hashable(padding),
-        "activation": activation,
-    }
-    arrays = (x, weight) if b is None else (x, weight, b)
-    return call(conv2d_winograd, arrays, attributes, (), target, out)
+    id, given = "nn.conv2d_winograd", tuple(map(int, weight.shape))
+    inputs = int(x.shape[1]) if x.ndim == 4 else 0
+    m = _SIDES.get(given[1], 0) if len(given) == 4 else 0
+    ir.require(
+        m and inputs and given == transformed(outputs, inputs, TRANSFORMS[m]),
+        "weights of shape {given}, packed for {outputs} outputs, do not go with images "
+        "of shape {x}",
+        given=given,
+        outputs=outputs,
+        x=x.shape,
+    )
+    asked = {"padding": padding, "activation": activation}
+    w = (outputs, inputs, WINDOW, WINDOW)
+    n, size = x.shape[0], tuple(map(int, x.shape[2:]))
+    found = plans.problem(id, (n, inputs, *size), w, asked)
+    bias = () if b is None else (tuple(map(int, b.shape)),)
+    plans.biased(id, found, bias, outputs)
+    cut = blocks(m, inputs, outputs, size, found.windows.padding)
+    activation = plans.activation(id, asked)
+    return winograd_definitions.convolved(x, weight, b, cut, activation)

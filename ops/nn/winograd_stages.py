@@ -59,10 +59,10 @@ def lines(x: Tensor, cut: Blocks, weight: Tensor) -> Tensor:
         return select(inside, value, as_expr(0.0, f32))
 
     groups = -(-cut.inputs // LANES)
-    shape = (x.shape[0], *extents(cut.count, groups, LANES, length))
+    shape = (x.buffer.shape[0], *extents(cut.count, groups, LANES, length))
     made = Buffer("lines", f32, shape)
     sizes = (
-        x.shape[0],
+        x.buffer.shape[0],
         *extents(cut.count, groups, LANES, cut.height, cut.pitch),
     )
 
@@ -79,7 +79,7 @@ def _within(place: Expr, size: int) -> Expr:
 
 def turned(lines: Tensor) -> Tensor:
     """The lines with their channels last."""
-    n, g, groups, lanes, length = lines.shape
+    n, g, groups, lanes, length = lines.buffer.shape
     made: Tensor = staged(
         (n, g, groups, length, lanes),
         ("b", "g", "cg", "q", "c"),
@@ -91,7 +91,7 @@ def turned(lines: Tensor) -> Tensor:
 
 def image(turned: Tensor, cut: Blocks) -> Tensor:
     """B^T d B of every tile: `[n, block, point, group, tile, channel]`."""
-    n, g, groups, _, lanes = turned.shape
+    n, g, groups, _, lanes = turned.buffer.shape
     transforms, m = cut.transforms, cut.transforms.outputs
     points = transforms.points
     shape = (n, g, as_expr(points**2), groups, as_expr(cut.tiles | 1), lanes)
@@ -118,7 +118,7 @@ def image(turned: Tensor, cut: Blocks) -> Tensor:
 
 def sums(image: Tensor, weight: Tensor, cut: Blocks) -> Tensor:
     """The products of every point: `[n, block, strip, point, tile, output]`."""
-    n, g, points, groups, _, lanes = image.shape
+    n, g, points, groups, _, lanes = image.buffer.shape
     tiles = as_expr(cut.tiles)
     strips, _, _, strip = weight.shape
     group, lane = reduce_axis(groups, "cg"), reduce_axis(lanes, "c")
@@ -144,7 +144,7 @@ def sums(image: Tensor, weight: Tensor, cut: Blocks) -> Tensor:
 
 def tiles(sums: Tensor, cut: Blocks) -> Tensor:
     """A^T s A of every tile: `[n, block, strip, half, pixel, output]`."""
-    n, g, strips, _, _, _ = sums.shape
+    n, g, strips, _, _, _ = sums.buffer.shape
     transforms, m = cut.transforms, cut.transforms.outputs
     points, halves = transforms.points, STRIP // LANES
     pixels = cut.lines * cut.line
@@ -173,7 +173,7 @@ def tiles(sums: Tensor, cut: Blocks) -> Tensor:
 
 def turned_back(tiles: Tensor) -> Tensor:
     """The tiles with their outputs first."""
-    n, g, strips, halves, pixels, lanes = tiles.shape
+    n, g, strips, halves, pixels, lanes = tiles.buffer.shape
     made: Tensor = staged(
         (n, g, strips, halves, lanes, pixels),
         ("b", "g", "s", "h", "o", "q"),
@@ -187,7 +187,7 @@ def results(
     turned: Tensor, b: Tensor | None, cut: Blocks, activation: str | None
 ) -> Tensor:
     """What of the blocks lies in the image, with bias and activation."""
-    n, g, strips, _, _, _ = turned.shape
+    n, g, strips, _, _, _ = turned.buffer.shape
     y = Buffer("y", f32, (n, *extents(cut.outputs, *cut.results)))
     names = ("b", "g", "s", "h", "o", "i", "j")
     sizes = (

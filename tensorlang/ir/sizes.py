@@ -67,6 +67,7 @@ class Facts:
         checks: Conditions on scalars, which each call has to meet, and what is said.
         views: Inputs that are seen in another shape, by the name of their buffer.
         outer: Symbols that are sizes of no array of the kernel.
+        batches: Symbols that may be 1.
     """
 
     values: dict[Var, int] = field(default_factory=dict)
@@ -75,11 +76,14 @@ class Facts:
     checks: list[tuple[Expr, str, type[TensorlangError]]] = field(default_factory=list)
     views: dict[str, Tensor] = field(default_factory=dict)
     outer: set[Var] = field(default_factory=set)
+    batches: set[Var] = field(default_factory=set)
 
-    def symbol(self, name: str, value: int) -> Size:
-        """A new size; 1 is none, as arrays are broadcast along it."""
+    def symbol(self, name: str, value: int, *, batch: bool = False) -> Size:
+        """A new size; 1 is none, as arrays are broadcast along it, but of a batch."""
         var = Var(name, i64)
         self.values[var] = value
+        if batch:
+            self.batches.add(var)
         return Size(self, var)
 
     def resolved(self, expr: Expr) -> Expr:
@@ -98,9 +102,12 @@ class Facts:
         found = bool(evaluate(Compare(op, a, b), self.values))
         if op == ("eq" if found else "ne"):
             self._equate(a, b)
-        elif not (op in ("eq", "ne") and isinstance(a, Var) and b == as_expr(1)):
+        elif op not in ("eq", "ne") or b != as_expr(1) or not self._never_one(a):
             self.guards[Compare(op if found else _OPPOSITE[op], a, b)] = None
         return found
+
+    def _never_one(self, expr: Expr) -> bool:
+        return isinstance(expr, Var) and expr not in self.batches
 
     def _equate(self, a: Expr, b: Expr) -> None:
         self.guards[Compare("eq", a, b)] = None
