@@ -112,8 +112,8 @@ def convolve(  # noqa: PLR0917 - as `call`
     """
     if w.operator != CONVOLUTION:
         raise ArgumentError(f"nn.conv2d: this weight was packed for {w.operator}")
-    for name, usual in (("stride", 1), ("dilation", 1), ("groups", 1)):
-        if set(np.ravel(given[name])) != {usual}:
+    for name in ("stride", "dilation", "groups"):
+        if given[name] not in (1, (1, 1)):
             raise ArgumentError(
                 f"nn.conv2d: weights are packed for {name} 1, not {given[name]!r}; "
                 "pass w.unpack()"
