@@ -203,7 +203,7 @@ def _numbers(x: Tensor, index: Any, given: Any) -> Any:
     return given if isinstance(given, Value) else constant(_counted(x, index, given))
 
 
-def _counted(x: Tensor, index: Any, ids: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _counted(x: Tensor, index: Any, ids: np.ndarray) -> np.ndarray:
     """Numbers of rows, each counted from the first one.
 
     Raises:

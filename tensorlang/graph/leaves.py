@@ -46,7 +46,7 @@ class ConstantTensor(Tensor):
 
     __slots__ = ("data",)
 
-    def __init__(self, data: np.ndarray[Any, Any]) -> None:
+    def __init__(self, data: np.ndarray) -> None:
         super().__init__(TensorSpec(data.shape, data.dtype.name))
         self.data = data
         self.scope = None

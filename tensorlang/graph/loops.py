@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 # a tensor's elements, or a key's words
-Storage: TypeAlias = np.ndarray[Any, Any]
+Storage: TypeAlias = np.ndarray
 
 
 def copies(to: Sequence[Storage], of: Sequence[Storage]) -> Callable[[], None]:

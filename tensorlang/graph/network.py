@@ -108,8 +108,8 @@ class Network:
         self.places = {
             place.name: place for place in (*self.use.places, *self.train.places)
         }
-        self.weights: dict[str, np.ndarray[Any, Any]] = {}
-        self.states: dict[str, np.ndarray[Any, Any]] = {}
+        self.weights: dict[str, np.ndarray] = {}
+        self.states: dict[str, np.ndarray] = {}
         self._contexts: dict[Any, Any] = {}
         if key is not None and (not isinstance(key, random.Key) or key.shape):
             raise ArgumentError(
@@ -155,7 +155,7 @@ class Network:
 
     # ---------------------------------------------------------------- weights
 
-    def get_weights(self) -> dict[str, np.ndarray[Any, Any]]:
+    def get_weights(self) -> dict[str, np.ndarray]:
         """Copies of all weights, by path."""
         return {path: array.copy() for path, array in self.weights.items()}
 
@@ -167,7 +167,7 @@ class Network:
         """
         fill(self.weights, given, "weight")
 
-    def get_states(self) -> dict[str, np.ndarray[Any, Any]]:
+    def get_states(self) -> dict[str, np.ndarray]:
         """Copies of all states, by path; of a key, its words."""
         return {path: array.copy() for path, array in self.states.items()}
 

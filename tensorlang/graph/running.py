@@ -57,7 +57,7 @@ def run(graph: Graph, arguments: Sequence[Any], target: Any = None) -> Any:
     return made[0] if graph.single else made
 
 
-def checked(name: str, value: Value, given: Any) -> np.ndarray[Any, Any]:
+def checked(name: str, value: Value, given: Any) -> np.ndarray:
     """The memory of an argument that fits an input's type; keys are used up.
 
     Raises:
@@ -83,7 +83,7 @@ def checked(name: str, value: Value, given: Any) -> np.ndarray[Any, Any]:
 
 
 def sizes_of(
-    name: str, inputs: Sequence[Value], arrays: Sequence[np.ndarray[Any, Any]]
+    name: str, inputs: Sequence[Value], arrays: Sequence[np.ndarray]
 ) -> dict[str, int]:
     """The named sizes, from the shapes of arrays.
 
@@ -123,7 +123,7 @@ def _fits(spec: Spec, shape: tuple[int, ...], sizes: dict[str, int]) -> bool:
         return False
 
 
-def given_back(value: Value, held: np.ndarray[Any, Any]) -> Any:
+def given_back(value: Value, held: np.ndarray) -> Any:
     """What stands in a program's memory, as a caller may keep it."""
     if isinstance(value.spec, KeySpec):
         return random.Key(value.spec.impl, held.copy())

@@ -75,6 +75,9 @@ class Dim:
     def __sub__(self, other: Dim | int) -> Extent:
         return self + other * -1
 
+    def __rsub__(self, other: int) -> Extent:
+        return self * -1 + other
+
     __radd__ = __add__
     __rmul__ = __mul__
 
@@ -163,7 +166,7 @@ class TensorSpec:
         object.__setattr__(self, "dtype", as_dtype(self.dtype).name)
 
     @property
-    def numpy(self) -> np.dtype[Any]:
+    def numpy(self) -> np.dtype:
         """The element type as NumPy's."""
         return DType(self.dtype).numpy
 

@@ -15,9 +15,7 @@ from tensorlang.graph.specs import TensorSpec
 from tensorlang.ops import random
 
 
-def fill(
-    held: Mapping[str, np.ndarray[Any, Any]], given: Mapping[str, Any], what: str
-) -> None:
+def fill(held: Mapping[str, np.ndarray], given: Mapping[str, Any], what: str) -> None:
     """Copy arrays over others of the same names, shapes and types: all or none.
 
     Raises:
@@ -43,13 +41,13 @@ def fill(
         np.copyto(held[path], array)
 
 
-def empty(leaf: Weight) -> np.ndarray[Any, Any]:
+def empty(leaf: Weight) -> np.ndarray:
     """Zeros, where its numbers are known."""
     shape: Any = leaf.shape
     return np.zeros(shape, leaf.spec.numpy)
 
 
-def begun_state(place: Ref, key: random.Key) -> np.ndarray[Any, Any]:
+def begun_state(place: Ref, key: random.Key) -> np.ndarray:
     """What a state begins as: a key, zeros, or what is said."""
     if place.initial is None and isinstance(place.spec, TensorSpec):
         shape: Any = place.spec.shape
@@ -59,7 +57,7 @@ def begun_state(place: Ref, key: random.Key) -> np.ndarray[Any, Any]:
     return np.array(held, order="C")
 
 
-def begun(leaf: Weight, key: random.Key) -> np.ndarray[Any, Any]:
+def begun(leaf: Weight, key: random.Key) -> np.ndarray:
     """What a weight begins as.
 
     Raises:

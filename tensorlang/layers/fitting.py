@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tensorlang.graph.network import Network
     from tensorlang.layers.trainer import Trainer
 
-Array: TypeAlias = np.ndarray[Any, Any]
+Array: TypeAlias = np.ndarray
 # from what the network gave and what is true to a number
 Metric: TypeAlias = Callable[[Any, Any], float]
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from tensorlang.ops import random
 
-Array: TypeAlias = np.ndarray[Any, Any]
+Array: TypeAlias = np.ndarray
 Shape: TypeAlias = tuple[int, ...]
 # from key, shape and type to the array
 Initializer: TypeAlias = Callable[[random.Key, Shape, Any], Array]

@@ -23,7 +23,7 @@ from tensorlang.layers.summary import summary
 from tensorlang.layers.trainer import Loss, Trainer
 from tensorlang.ops import random
 
-Array: TypeAlias = np.ndarray[Any, Any]
+Array: TypeAlias = np.ndarray
 
 
 class Model:

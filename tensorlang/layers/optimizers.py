@@ -15,7 +15,7 @@ import numpy as np
 
 from tensorlang.ops import optim
 
-Array: TypeAlias = np.ndarray[Any, Any]
+Array: TypeAlias = np.ndarray
 # a rate, or from the number of steps made so far to one
 Rate: TypeAlias = float | Callable[[int], float]
 Slots: TypeAlias = dict[str, list[Array]]

@@ -79,8 +79,8 @@ def save(
     onnx.save(network, path, note=said, also=states)
 
 
-def _array(name: str, value: Any) -> np.ndarray[Any, Any]:
-    made: np.ndarray[Any, Any] = np.array(value, order="C")
+def _array(name: str, value: Any) -> np.ndarray:
+    made: np.ndarray = np.array(value, order="C")
     if made.dtype.kind not in "biuf":
         raise ArgumentError(f"extra {name!r} is an array of numbers, not {value!r:.60}")
     return made
@@ -176,11 +176,11 @@ def _read(library: Any, data: bytes) -> dict[str, Any]:
     }
 
 
-def _kind(name: str) -> np.dtype[Any]:
+def _kind(name: str) -> np.dtype:
     """The type that safetensors calls F32, say, or BF16."""
     words = {"F": "float", "BF": "bfloat", "I": "int", "U": "uint", "BOOL": "bool"}
     kind = name.rstrip("0123456789")
-    made: np.dtype[Any] = TensorSpec((), words[kind] + name[len(kind) :]).numpy
+    made: np.dtype = TensorSpec((), words[kind] + name[len(kind) :]).numpy
     return made
 
 

@@ -23,7 +23,7 @@ from tensorlang.graph.weights import fill
 from tensorlang.layers.optimizers import Adam, Optimizer
 from tensorlang.ops import math, nn
 
-Array: TypeAlias = np.ndarray[Any, Any]
+Array: TypeAlias = np.ndarray
 # from the network's outputs and the truths to a tensor of one element
 Loss: TypeAlias = Callable[..., Any]
 

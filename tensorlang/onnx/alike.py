@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Hashable, Mapping
+from typing import Final
 
 from tensorlang.errors import GraphError
 from tensorlang.graph import Graph, Value
@@ -20,7 +20,7 @@ def alike(use: Graph, train: Graph, outputs: int) -> None:
     Raises:
         GraphError: they do.
     """
-    seen: dict[Any, int] = {}
+    seen: dict[Hashable, int] = {}
     found = [
         [_Numbered(graph, outputs, seen).number(v) for v in graph.outputs[:outputs]]
         for graph in (use, train)
@@ -36,7 +36,7 @@ def alike(use: Graph, train: Graph, outputs: int) -> None:
 class _Numbered:
     """Numbers for values, where the same computation has the same number."""
 
-    def __init__(self, graph: Graph, outputs: int, seen: dict[Any, int]) -> None:
+    def __init__(self, graph: Graph, outputs: int, seen: dict[Hashable, int]) -> None:
         count = len(graph.inputs) - (len(graph.outputs) - outputs)
         self.seen, self.known, self.depth = seen, {}, 0
         for n, value in enumerate(graph.inputs):
@@ -76,18 +76,18 @@ class _Numbered:
         given = {k: v for k, v in node.kwargs.items() if k != "momentum"}
         return self._of(("nn.batch_norm", 0, *self._arguments(node, given)))
 
-    def _arguments(self, node: Node, named: dict[str, Any]) -> list[Any]:
+    def _arguments(self, node: Node, named: Mapping[str, object]) -> list[Hashable]:
         given = [*node.args, *(each for pair in sorted(named.items()) for each in pair)]
         return [self._argument(each) for each in given]
 
-    def branch(self, value: Value, node: Node) -> list[Any]:
+    def branch(self, value: Value, node: Node) -> list[Hashable]:
         """What an `if` depends on: its condition, and what each branch gives."""
         for graph in node.graphs:
             self._in_order(graph)
         held = [graph.outputs[value.index] for graph in node.graphs]
         return [self._argument(each) for each in (node.args[0], *held)]
 
-    def loop(self, _: Value, node: Node) -> list[Any]:
+    def loop(self, _: Value, node: Node) -> list[Hashable]:
         """What a loop depends on; the keys that training carries are left out."""
         *tests, body = node.graphs
         ahead = len(body.inputs) - len(node.args)  # the number of the turn
@@ -105,18 +105,18 @@ class _Numbered:
         self.depth -= 1
         return found + [self._argument(node.args[n]) for n in kept]
 
-    def _argument(self, given: Any) -> Any:
+    def _argument(self, given: object) -> Hashable:
         if isinstance(given, Value):
             return ("value", self.number(given))
         if isinstance(given, (tuple, list)):
             return tuple(map(self._argument, given))
         return repr(given)
 
-    def _of(self, what: Any) -> int:
+    def _of(self, what: Hashable) -> int:
         return self.seen.setdefault(what, len(self.seen))
 
 
-_FORMS: Final[dict[str, Callable[[_Numbered, Value, Node], list[Any]]]] = {
+_FORMS: Final[dict[str, Callable[[_Numbered, Value, Node], list[Hashable]]]] = {
     "if": _Numbered.branch,
     "for": _Numbered.loop,
     "while": _Numbered.loop,

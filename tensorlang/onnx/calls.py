@@ -4,18 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from tensorlang.errors import DTypeError, GraphError, TensorlangError
 from tensorlang.graph.leaves import Weight
-from tensorlang.graph.values import Key, Value
+from tensorlang.graph.values import Key, Tensor
 from tensorlang.ir.dtypes import as_dtype
 from tensorlang.onnx.files import library
 
 if TYPE_CHECKING:
+    from onnx import AttributeProto, GraphProto, NodeProto, TensorProto
+
     from tensorlang.onnx.programs import Program
+
+Operand: TypeAlias = Tensor | np.ndarray  # of the program, or constant
+Held: TypeAlias = Tensor | Key | np.ndarray | None  # what a name stands for
+# an attribute: a number, text, numbers, an array, or a graph
+Attribute: TypeAlias = "int | float | str | tuple[float, ...] | np.ndarray | GraphProto"
+Around: TypeAlias = Mapping[
+    str, Held | TensorlangError
+]  # by name; or why there is none
 
 
 class Call:
@@ -36,14 +46,14 @@ class Call:
         GraphError: an input has no value.
     """
 
-    def __init__(self, program: Program, node: Any, around: Mapping[str, Any]) -> None:
+    def __init__(self, program: Program, node: NodeProto, around: Around) -> None:
         self.program, self.around, self.version = program, around, 1
         self.domain, self.kind = kind_of(node)
         self.names, self.outputs = tuple(node.input), tuple(node.output)
         self.inputs = [found(around, name) for name in self.names]
         self.given = {each.name: each for each in node.attribute}
 
-    def known(self, value: Any, what: str) -> Any:
+    def known(self, value: Held, what: str) -> np.ndarray:
         """A value that has to be constant, such as a shape.
 
         Raises:
@@ -51,17 +61,17 @@ class Call:
         """
         if isinstance(value, Weight):
             value = self.program.arrays[value.path]
-        if isinstance(value, Value):
+        if not isinstance(value, np.ndarray):
             raise GraphError(f"its input {what!r} depends on data; make it constant")
         return value
 
 
-def kind_of(node: Any) -> tuple[str, str]:
+def kind_of(node: NodeProto) -> tuple[str, str]:
     """The operator set and the name of a node's operator."""
     return "" if node.domain == "ai.onnx" else node.domain, node.op_type
 
 
-def found(around: Mapping[str, Any], name: str) -> Any:
+def found(around: Around, name: str) -> Held:
     """The value of a name; None for the empty one.
 
     Raises:
@@ -75,7 +85,7 @@ def found(around: Mapping[str, Any], name: str) -> Any:
     return value
 
 
-def attribute_of(attribute: Any) -> Any:
+def attribute_of(attribute: AttributeProto) -> Attribute:
     """An attribute's value: a number, text, a tuple of numbers, an array, a graph.
 
     Raises:
@@ -101,7 +111,7 @@ def meant(value: float) -> float:
     return float(str(np.float32(value)))
 
 
-def array_of(tensor: Any, what: str) -> np.ndarray[Any, Any]:
+def array_of(tensor: TensorProto, what: str) -> np.ndarray:
     """A tensor of a file as an array.
 
     Raises:
@@ -118,7 +128,7 @@ def array_of(tensor: Any, what: str) -> np.ndarray[Any, Any]:
     return made
 
 
-def dtype_of(kind: int, what: str) -> np.dtype[Any]:
+def dtype_of(kind: int, what: str) -> np.dtype:
     """NumPy's type for an element type of `onnx.TensorProto`.
 
     Raises:
@@ -136,7 +146,7 @@ def dtype_of(kind: int, what: str) -> np.dtype[Any]:
         ) from None
 
 
-def type_of(value: Any) -> str | None:
+def type_of(value: Held) -> str | None:
     """ONNX's name of a value's type; None for a key, and for what is left out."""
     if value is None or isinstance(value, Key):
         return None
@@ -144,20 +154,19 @@ def type_of(value: Any) -> str | None:
     return _type(np.dtype(np.int64) if dtype.kind == "O" else dtype)
 
 
-def dtype_in(x: Any) -> np.dtype[Any]:
+def dtype_in(x: Operand) -> np.dtype:
     """The element type of a constant or a value, as NumPy's."""
-    found: np.dtype[Any] = x.spec.numpy if isinstance(x, Value) else x.dtype  # type: ignore[union-attr]
-    return found
+    return x.spec.numpy if isinstance(x, Tensor) else x.dtype
 
 
-def dtype_named(kind: str) -> np.dtype[Any]:
+def dtype_named(kind: str) -> np.dtype:
     """NumPy's type for ONNX's name of a type of tensors."""
     said = kind.removeprefix("tensor(").removesuffix(")").upper()
     return dtype_of(library().TensorProto.DataType.Value(said), kind)
 
 
 @cache
-def _type(dtype: np.dtype[Any]) -> str:
+def _type(dtype: np.dtype) -> str:
     onnx = library()
     kind = onnx.helper.np_dtype_to_tensor_dtype(dtype)
     return f"tensor({onnx.TensorProto.DataType.Name(kind).lower()})"

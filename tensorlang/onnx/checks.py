@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
 
 from tensorlang.errors import GraphError
 from tensorlang.graph.specs import TensorSpec
@@ -13,8 +15,14 @@ from tensorlang.onnx.calls import dtype_of
 from tensorlang.onnx.folding import checked_size
 from tensorlang.onnx.functions import DOMAIN, NOTE, TEXTS, functions
 
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+    from onnx import FunctionProto, ModelProto, ValueInfoProto
 
-def noted(model: Any, name: str, arrays: Mapping[str, Any]) -> Mapping[str, Any]:
+Note: TypeAlias = Mapping[str, Any]  # JSON, of names and texts where we read it
+
+
+def noted(model: ModelProto, name: str, arrays: Mapping[str, np.ndarray]) -> Note:
     """What our writer said beside; empty of a stranger's file.
 
     Raises:
@@ -36,7 +44,7 @@ def noted(model: Any, name: str, arrays: Mapping[str, Any]) -> Mapping[str, Any]
     return {}
 
 
-def check_texts(model: Any, name: str) -> None:
+def check_texts(model: ModelProto, name: str) -> None:
     """Refuse names that are no text: protobuf gives their bytes.
 
     Raises:
@@ -47,7 +55,7 @@ def check_texts(model: Any, name: str) -> None:
             raise GraphError(f"{name}: a name in it is not UTF-8: {text[:40]!r}")
 
 
-def _texts(message: Any) -> Iterator[Any]:
+def _texts(message: Message) -> Iterator[str | bytes]:
     """All texts of a message and what it holds; of tensors, what they are called."""
     if message.DESCRIPTOR.name == "TensorProto":  # whose data would be copied
         yield message.name
@@ -64,7 +72,7 @@ def _texts(message: Any) -> Iterator[Any]:
                 yield from _texts(each)
 
 
-def check_functions(model: Any, name: str) -> None:
+def check_functions(model: ModelProto, name: str) -> None:
     """Refuse functions that are called like ours and compute something else.
 
     Raises:
@@ -76,12 +84,12 @@ def check_functions(model: Any, name: str) -> None:
             raise GraphError(f"{name}: its function {own.name} is none of tensorlang's")
 
 
-def _content(function: Any) -> list[Any]:
+def _content(function: FunctionProto) -> list[str | bytes]:
     nodes = [node.SerializeToString(deterministic=True) for node in function.node]
     return [*function.input, *function.output, *function.attribute, *nodes]
 
 
-def specs_of(inputs: Sequence[Any], name: str) -> tuple[TensorSpec, ...]:
+def specs_of(inputs: Sequence[ValueInfoProto], name: str) -> tuple[TensorSpec, ...]:
     """The specs of a program's inputs; the first open size that leads is the batch.
 
     Raises:
@@ -94,7 +102,7 @@ def specs_of(inputs: Sequence[Any], name: str) -> tuple[TensorSpec, ...]:
     )
 
 
-def _spec(value: Any, what: str, called: dict[str, str]) -> TensorSpec:
+def _spec(value: ValueInfoProto, what: str, called: dict[str, str]) -> TensorSpec:
     kind = value.type.WhichOneof("value")
     if kind != "tensor_type":
         raise GraphError(f"{what} is {kind or 'of no type'}; supported are tensors")

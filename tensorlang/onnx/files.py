@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+
+import numpy as np
 
 from tensorlang.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, ModelProto, NodeProto
+
+T = TypeVar("T")
+Part: TypeAlias = bytes | memoryview
 
 INSTALL: Final = "pip install 'tensorlang[onnx]'"
 
@@ -27,12 +35,12 @@ def library() -> Any:
     return onnx
 
 
-def written_whole(path: str | os.PathLike[str], *parts: Any) -> None:
+def written_whole(path: str | os.PathLike[str], *parts: Part) -> None:
     """Write a file: what stood there before stays until all of the new is on the disk.
 
     Args:
         path: Where.
-        parts: Bytes, or contiguous arrays, one behind the other.
+        parts: Bytes, or contiguous memory, one behind the other.
 
     Raises:
         OSError: the folder cannot be written to.
@@ -40,7 +48,7 @@ def written_whole(path: str | os.PathLike[str], *parts: Any) -> None:
     written_together((path, parts))
 
 
-def written_together(*files: tuple[str | os.PathLike[str], Sequence[Any]]) -> None:
+def written_together(*files: tuple[str | os.PathLike[str], Iterable[Part]]) -> None:
     """Write files that belong together: all are on the disk before one is replaced.
 
     Args:
@@ -61,7 +69,7 @@ def written_together(*files: tuple[str | os.PathLike[str], Sequence[Any]]) -> No
         raise
 
 
-def _ready(place: Path, parts: Sequence[Any]) -> Path:
+def _ready(place: Path, parts: Iterable[Part]) -> Path:
     """A file beside a place, with all that is to stand there."""
     if not place.parent.is_dir():
         raise FileNotFoundError(f"{place}: there is no folder {place.parent}")
@@ -85,7 +93,7 @@ def _umask() -> int:
     return mask
 
 
-def read(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any]]:
+def read(path: str | os.PathLike[str]) -> tuple[ModelProto, dict[str, np.ndarray]]:
     """The model in a file, and what of it stands outside of the file, in its folder.
 
     Returns:
@@ -110,7 +118,7 @@ def read(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any]]:
     return model, arrays
 
 
-def _checked(place: Path, step: Callable[[], Any]) -> Any:
+def _checked(place: Path, step: Callable[[], T]) -> T:
     try:
         return step()
     except Exception as problem:
@@ -118,7 +126,7 @@ def _checked(place: Path, step: Callable[[], Any]) -> Any:
         raise ArgumentError(f"{place} is no ONNX model: {said}") from problem
 
 
-def blocks_of(graph: Any) -> Iterator[Any]:
+def blocks_of(graph: GraphProto) -> Iterator[GraphProto]:
     """A graph of ONNX, and the branches and bodies in it."""
     yield graph
     for node in graph.node:
@@ -128,7 +136,7 @@ def blocks_of(graph: Any) -> Iterator[Any]:
                 yield from blocks_of(inner)
 
 
-def nodes_of(graph: Any) -> Iterator[Any]:
+def nodes_of(graph: GraphProto) -> Iterator[NodeProto]:
     """The nodes of a graph of ONNX, and of the branches and bodies in it."""
     for block in blocks_of(graph):
         yield from block.node

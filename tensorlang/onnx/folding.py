@@ -10,18 +10,21 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Final
+from typing import Final, TypeVar, overload
 
 import numpy as np
 
 from tensorlang.errors import GraphError, ShapeError
 from tensorlang.graph.leaves import constant
 from tensorlang.graph.specs import Dim
-from tensorlang.graph.values import values_in
+from tensorlang.graph.values import Tensor, values_in
+from tensorlang.onnx.calls import Operand
+from tensorlang.ops import Operator
 
 LARGEST: Final = 1 << 31  # bytes of an array that reading a file may make
 MOST_DIMENSIONS: Final = 64  # of an array of NumPy's
 _ADDRESSES: Final = (1 << 63) - 1  # bytes
+T = TypeVar("T")
 _LIMIT: ContextVar[int] = ContextVar("limit", default=LARGEST)
 # what NumPy computes on sizes with names, too
 _ON_SIZES: Final = frozenset(
@@ -42,7 +45,9 @@ def limited(largest: int) -> Iterator[None]:
         _LIMIT.reset(token)
 
 
-def checked_size(shape: Sequence[Any], itemsize: int, what: str = "an array") -> None:
+def checked_size(
+    shape: Sequence[object], itemsize: int, what: str = "an array"
+) -> None:
     """Refuse an array that is too large, before there is memory for it.
 
     Raises:
@@ -71,19 +76,20 @@ def checked_bytes(size: int, what: str) -> None:
         )
 
 
-def either(op: Any) -> Callable[..., Any]:
+def either(op: Operator) -> Callable[..., Operand]:
     """An operator on values that is NumPy's function of its name on constants."""
     known = getattr(np, op.__name__)
 
-    def apply(*args: Any, **kwargs: Any) -> Any:
+    def apply(*args: object, **kwargs: object) -> Operand:
         if any(True for _ in values_in(args)):
-            return op(*map(_beside, args), **kwargs)
+            made: Tensor = op(*map(_beside, args), **kwargs)
+            return made
         return folded(known, *args, **kwargs)
 
     return apply
 
 
-def folded(known: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def folded(known: Callable[..., object], *args: object, **kwargs: object) -> np.ndarray:
     """What a function of NumPy gives for constants.
 
     Raises:
@@ -109,14 +115,18 @@ def folded(known: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         raise ShapeError(f"constants of shapes {shapes}: {problem}") from None
 
 
-def tidy(array: Any) -> Any:
+def tidy(array: np.ndarray) -> np.ndarray:
     """An array of sizes, as numbers where none is open."""
     if array.dtype != object or any(isinstance(n, Dim) for n in array.flat):
         return array
     return array.astype(np.int64)
 
 
-def lifted(value: Any) -> Any:
+@overload
+def lifted(value: Operand) -> Tensor: ...
+@overload
+def lifted(value: T) -> T: ...
+def lifted(value: object) -> object:
     """A constant as a value of the program; what is no array stays what it is.
 
     Raises:
@@ -129,7 +139,7 @@ def lifted(value: Any) -> Any:
     return constant(value)
 
 
-def _beside(arg: Any) -> Any:
+def _beside(arg: object) -> object:
     """An operand beside a value: of one element, a number of the value's type."""
     if isinstance(arg, (list, tuple)):
         return (

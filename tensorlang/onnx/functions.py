@@ -8,7 +8,10 @@ BitwiseXor of words.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from onnx import FunctionProto
 
 DOMAIN: Final = "tensorlang"
 OPSET: Final = 18
@@ -233,7 +236,7 @@ _USES: Final = {
 }
 
 
-def functions(names: Iterator[str] | set[str]) -> list[Any]:
+def functions(names: Iterator[str] | set[str]) -> list[FunctionProto]:
     """The functions of these names as ONNX has them, with those that they call."""
     from onnx import parser  # noqa: PLC0415 - of the onnx extra
 

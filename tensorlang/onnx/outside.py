@@ -12,13 +12,14 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from tensorlang.errors import WeightError
 from tensorlang.graph.network import Network
 from tensorlang.onnx.calls import dtype_of
+from tensorlang.onnx.checks import Note
 from tensorlang.onnx.files import (
     blocks_of,
     library,
@@ -26,6 +27,9 @@ from tensorlang.onnx.files import (
     written_whole,
 )
 from tensorlang.onnx.writing import model_of
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, TensorProto, ValueInfoProto
 
 LIMIT: Final = 2_000_000_000  # bytes of weights; a protobuf message has less than 2^31
 _SMALL: Final = 1024  # bytes: what is no larger stays in the file
@@ -36,7 +40,7 @@ def save(
     network: Network,
     path: str | os.PathLike[str],
     *,
-    note: Mapping[str, Any] | None = None,
+    note: Note | None = None,
     limit: int = LIMIT,
     also: Callable[[bytes], tuple[Path, bytes]] | None = None,
 ) -> bytes:
@@ -73,7 +77,7 @@ def save(
     return data
 
 
-def _written(place: Path, arrays: Mapping[str, np.ndarray[Any, Any]]) -> str:
+def _written(place: Path, arrays: Mapping[str, np.ndarray]) -> str:
     """Write the arrays to a file beside: its name."""
     digest = hashlib.sha256()
     for array in arrays.values():
@@ -88,7 +92,7 @@ def _written(place: Path, arrays: Mapping[str, np.ndarray[Any, Any]]) -> str:
     return name
 
 
-def _bytes(array: np.ndarray[Any, Any]) -> Any:
+def _bytes(array: np.ndarray) -> memoryview:
     """Its bytes as ONNX orders them: the lowest first."""
     flat = np.ascontiguousarray(array).reshape(-1)
     return flat.astype(flat.dtype.newbyteorder("<"), copy=False).view(np.uint8).data
@@ -99,7 +103,7 @@ def _gap(size: int) -> bytes:
 
 
 def _places(
-    file: str, arrays: Mapping[str, np.ndarray[Any, Any]]
+    file: str, arrays: Mapping[str, np.ndarray]
 ) -> dict[str, tuple[str, int, int]]:
     """File, offset and length of each array."""
     found, offset = {}, 0
@@ -120,7 +124,7 @@ def _ours(stem: str, name: str) -> bool:
 # ----------------------------------------------------------------------- reading
 
 
-def fetched(model: Any, folder: Path) -> dict[str, np.ndarray[Any, Any]]:
+def fetched(model: ModelProto, folder: Path) -> dict[str, np.ndarray]:
     """The model's tensors that stand outside of it, by name; they leave the model.
 
     Raises:
@@ -147,13 +151,13 @@ def fetched(model: Any, folder: Path) -> dict[str, np.ndarray[Any, Any]]:
     return found
 
 
-def _typed(tensor: Any) -> Any:
+def _typed(tensor: TensorProto) -> ValueInfoProto:
     """A tensor as an input of its name, so that the rest can be checked."""
     make = library().helper.make_tensor_value_info
     return make(tensor.name, tensor.data_type, list(tensor.dims))
 
 
-def _fetched(tensor: Any, folder: Path) -> np.ndarray[Any, Any]:
+def _fetched(tensor: TensorProto, folder: Path) -> np.ndarray:
     """A tensor's data from a file of the folder."""
     said = {entry.key: entry.value for entry in tensor.external_data}
     place = inside(folder, said.get("location", ""), tensor.name)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,8 +20,9 @@ from tensorlang.errors import ArgumentError, GraphError, TensorlangError
 from tensorlang.graph.leaves import Weight
 from tensorlang.graph.network import training
 from tensorlang.graph.specs import KeySpec, TensorSpec
+from tensorlang.graph.values import Key, Tensor, Value
 from tensorlang.onnx import operators as _operators  # noqa: F401 - they register
-from tensorlang.onnx.calls import Call, array_of, dtype_in, found, kind_of
+from tensorlang.onnx.calls import Around, Call, Held, array_of, dtype_in, found, kind_of
 from tensorlang.onnx.checks import check_functions, check_texts, noted, specs_of
 from tensorlang.onnx.files import nodes_of, read
 from tensorlang.onnx.folding import (
@@ -34,6 +35,9 @@ from tensorlang.onnx.folding import (
 from tensorlang.onnx.functions import DOMAIN, TRAINING
 from tensorlang.onnx.reading import READERS, applied
 from tensorlang.ops import nn, random
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, ModelProto
 
 GENERATOR = "generator"
 
@@ -55,9 +59,9 @@ class Program:
 
     def __init__(
         self,
-        model: Any,
+        model: ModelProto,
         name: str,
-        outside: Mapping[str, Any] | None = None,
+        outside: Mapping[str, np.ndarray] | None = None,
         *,
         largest: int = LARGEST,
     ) -> None:
@@ -85,7 +89,7 @@ class Program:
             each.name: array_of(each, f"{name}: initializer {each.name!r}")
             for each in graph.initializer
         }
-        self.note: Mapping[str, Any] = noted(model, name, self.arrays)
+        self.note = noted(model, name, self.arrays)
         self.weights = set(self.note.get("weights", _floats(self.arrays)))
         self.states = self._states(self.note.get("states", {}))
         self.moments = {} if self.note else self._moments()
@@ -93,7 +97,7 @@ class Program:
         self.inputs = [each for each in graph.input if each.name not in self.arrays]
         with limited(largest):
             self.specs = specs_of(self.inputs, name)
-        self.key: Any = None
+        self.key: Key | None = None
         self._made: dict[str, Weight] = {}
         self._computed = 0  # bytes of what is computed of constants
 
@@ -125,15 +129,14 @@ class Program:
         """
         made = {}
         for name, spec in told.items():
-            held: Any = self.arrays[name]
-            if spec.startswith("key<"):
-                if (held.dtype, held.shape) != (np.dtype(np.uint32), (2,)):
-                    raise GraphError(
-                        f"{self.name}: the state {name!r} is {held.dtype}"
-                        f"{list(held.shape)}; a key has two words, uint32[2]"
-                    )
-                held = random.wrap_key_data(held)
-            made[name] = graph.ref(held, name)
+            held = self.arrays[name]
+            key = spec.startswith("key<")
+            if key and (held.dtype, held.shape) != (np.dtype(np.uint32), (2,)):
+                raise GraphError(
+                    f"{self.name}: the state {name!r} is {held.dtype}"
+                    f"{list(held.shape)}; a key has two words, uint32[2]"
+                )
+            made[name] = graph.ref(random.wrap_key_data(held) if key else held, name)
         return made
 
     def _moments(self) -> dict[str, graph.Ref]:
@@ -147,7 +150,7 @@ class Program:
             if name in self.arrays
         }
 
-    def __call__(self, *inputs: Any) -> Any:
+    def __call__(self, *inputs: Held) -> Value | tuple[Value, ...]:
         """Write it into the program that is being written.
 
         Raises:
@@ -160,7 +163,7 @@ class Program:
                 f"({', '.join(v.name for v in self.inputs)}), got {len(inputs)}"
             )
         self._computed = 0
-        values: dict[str, Any] = {"": None}
+        values: dict[str, Held | TensorlangError] = {"": None}
         for name, array in self.arrays.items():
             values[name] = self._weight(name) if name in self.weights else array
         values.update((v.name, x) for v, x in zip(self.inputs, inputs, strict=True))
@@ -174,7 +177,7 @@ class Program:
         made = tuple(self._output(out.name, values) for out in outs)
         return made[0] if len(made) == 1 else made
 
-    def _output(self, name: str, values: Mapping[str, Any]) -> Any:
+    def _output(self, name: str, values: Around) -> Value:
         """A result of the program.
 
         Raises:
@@ -187,7 +190,7 @@ class Program:
             said = f"{self.name}: its output {name!r}: {problem}"
             raise GraphError(said) from problem
 
-    def _opened(self) -> dict[str, Any]:
+    def _opened(self) -> dict[str, Held]:
         """What the states hold at first; in use, keys are not drawn from."""
         self.key = None
         return {
@@ -197,7 +200,7 @@ class Program:
             for name, place in self.states.items()
         }
 
-    def _closed(self, values: Mapping[str, Any]) -> None:
+    def _closed(self, values: Around) -> None:
         """Keep what the states hold in the end."""
         if training():
             for name, place in self.states.items():
@@ -205,8 +208,8 @@ class Program:
             self.settle()
 
     def inside(
-        self, block: Any, around: Mapping[str, Any], inputs: Sequence[Any] = ()
-    ) -> list[Any]:
+        self, block: GraphProto, around: Around, inputs: Sequence[Held] = ()
+    ) -> list[Held]:
         """The outputs of a branch or a body, written into what is being written.
 
         Args:
@@ -234,11 +237,12 @@ class Program:
             graph.write(_GENERATOR, self.key)
             self.key = None
 
-    def dropped(self, x: Any, rate: float) -> Any:
+    def dropped(self, x: Tensor, rate: float) -> Tensor:
         """Dropout by the second half of the key that is held; the first is held on."""
         held = graph.read(_GENERATOR) if self.key is None else self.key
-        y, self.key = nn.dropout_train(x, held, rate)
-        return y
+        made: tuple[Tensor, Key] = nn.dropout_train(x, held, rate)
+        self.key = made[1]
+        return made[0]
 
     def _weight(self, name: str) -> Weight:
         if name not in self._made:
@@ -248,7 +252,9 @@ class Program:
             self._made[name] = Weight(spec, name, _Begin(array), trainable=free)
         return self._made[name]
 
-    def _nodes(self, block: Any, values: dict[str, Any]) -> None:
+    def _nodes(
+        self, block: GraphProto, values: dict[str, Held | TensorlangError]
+    ) -> None:
         """Write the nodes of a graph, a branch or a body.
 
         Raises:
@@ -258,7 +264,7 @@ class Program:
             try:
                 made = applied(Call(self, node, values))
                 for each in made:
-                    if not isinstance(each, graph.Key | None):
+                    if not isinstance(each, Key | None):
                         checked_size(each.shape, dtype_in(each).itemsize)
                     self._computed += each.nbytes if isinstance(each, np.ndarray) else 0
                 checked_bytes(self._computed, "all that its constants give")
@@ -280,17 +286,17 @@ class Program:
 class _Begin:
     """What a weight of a file begins as: itself."""
 
-    def __init__(self, array: np.ndarray[Any, Any]) -> None:
+    def __init__(self, array: np.ndarray) -> None:
         self.array = array
 
-    def __call__(self, *_: Any) -> np.ndarray[Any, Any]:
+    def __call__(self, *_: object) -> np.ndarray:
         return self.array
 
 
 _GENERATOR = graph.ref(KeySpec(), GENERATOR)
 
 
-def _floats(arrays: Mapping[str, np.ndarray[Any, Any]]) -> list[str]:
+def _floats(arrays: Mapping[str, np.ndarray]) -> list[str]:
     """What of a stranger's constants is a weight: floats of more than one number."""
     return [n for n, a in arrays.items() if a.dtype.kind not in "iub" and a.ndim]
 

@@ -17,25 +17,40 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias, get_type_hints
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, get_type_hints
 
 import numpy as np
 
 from tensorlang.errors import DTypeError, GraphError
 from tensorlang.graph.specs import Dim
-from tensorlang.graph.values import Key, Value
-from tensorlang.onnx.calls import Call, attribute_of, dtype_named, type_of
+from tensorlang.graph.values import Key
+from tensorlang.onnx.calls import (
+    Attribute,
+    Call,
+    Held,
+    attribute_of,
+    dtype_named,
+    type_of,
+)
 from tensorlang.onnx.files import library
 from tensorlang.onnx.folding import lifted
+
+if TYPE_CHECKING:
+    from onnx import AttributeProto
+    from onnx.defs import OpSchema
 
 Ints: TypeAlias = tuple[int, ...]
 Sizes: TypeAlias = tuple[int | Dim, ...]
 Number: TypeAlias = int | float
+Block: TypeAlias = Any  # an onnx.GraphProto; hints are read where onnx is not imported
+Results: TypeAlias = object  # a value, an array, a key, None; or a tuple of these
+Read: TypeAlias = Callable[..., Any]  # see above
+R = TypeVar("R", bound=Read)
 
 NEWEST: Final = 28  # the opset up to which changes of operators are known here
 READERS: Final[dict[tuple[str, str], Reader]] = {}
 _CONSTANT: Final = (Ints, Sizes, Number)
-_KEYS: Final = (Key, Value)  # of inputs that may be random keys
+_KEYS: Final = (Key, Held)  # of inputs that may be random keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +67,18 @@ class Reader:
         hints: What inputs that have to be constant, and flags, are annotated as.
     """
 
-    read: Callable[..., Any]
+    read: Read
     since: int
     folds: bool
     takes_call: bool
     inputs: Mapping[str, inspect.Parameter]
     attributes: Mapping[str, inspect.Parameter]
-    hints: Mapping[str, Any]
+    hints: Mapping[str, object]
 
 
 def reads(
     kind: str, *, since: int = 1, folds: bool = False, domain: str = ""
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+) -> Callable[[R], R]:
     """Make a function the reader of an operator of ONNX.
 
     Args:
@@ -73,7 +88,7 @@ def reads(
         domain: The operator set.
     """
 
-    def register(read: Callable[..., Any]) -> Callable[..., Any]:
+    def register(read: R) -> R:
         inputs = dict(inspect.signature(read).parameters)
         takes_call = inputs.pop("call", None) is not None
         named = [
@@ -94,7 +109,7 @@ def reads(
     return register
 
 
-def applied(call: Call) -> tuple[Any, ...]:
+def applied(call: Call) -> tuple[Held, ...]:
     """What a node gives: values, and arrays where all is constant.
 
     Raises:
@@ -126,7 +141,7 @@ def applied(call: Call) -> tuple[Any, ...]:
     return several if schema is None else tuple(_results(schema, several, types))
 
 
-def schema_of(call: Call, reader: Reader) -> Any:
+def schema_of(call: Call, reader: Reader) -> OpSchema:
     """ONNX's description of the operator, in the version that the file's opset means.
 
     Raises:
@@ -151,7 +166,7 @@ def schema_of(call: Call, reader: Reader) -> Any:
     return schema
 
 
-def _checked(call: Call, schema: Any) -> dict[str, str]:
+def _checked(call: Call, schema: OpSchema) -> dict[str, str]:
     """What the type variables of the operator stand for.
 
     Their number and the attributes are what `onnx.checker` has looked at.
@@ -177,7 +192,9 @@ def _checked(call: Call, schema: Any) -> dict[str, str]:
     return found
 
 
-def _refuse_unread(call: Call, reader: Reader, usual: Mapping[str, Any]) -> None:
+def _refuse_unread(
+    call: Call, reader: Reader, usual: Mapping[str, AttributeProto]
+) -> None:
     """Refuse attributes, inputs and results that the reader does not know.
 
     Raises:
@@ -197,7 +214,9 @@ def _refuse_unread(call: Call, reader: Reader, usual: Mapping[str, Any]) -> None
             raise GraphError(f"its input {name!r}, number {at}, is not supported")
 
 
-def _inputs(call: Call, reader: Reader, given: Mapping[str, Any]) -> Iterator[Any]:
+def _inputs(
+    call: Call, reader: Reader, given: Mapping[str, Attribute]
+) -> Iterator[object]:
     """The arguments by position.
 
     Raises:
@@ -227,7 +246,7 @@ def _inputs(call: Call, reader: Reader, given: Mapping[str, Any]) -> Iterator[An
                 yield value
 
 
-def _constant(array: Any, name: str, hint: Any) -> Any:
+def _constant(array: np.ndarray, name: str, hint: object) -> Number | Sizes:
     """A constant as its reader wants it.
 
     Raises:
@@ -242,7 +261,7 @@ def _constant(array: Any, name: str, hint: Any) -> Any:
     return items[0] if hint is Number else tuple(items)
 
 
-def _attributes(reader: Reader, given: Mapping[str, Any]) -> dict[str, Any]:
+def _attributes(reader: Reader, given: Mapping[str, Attribute]) -> dict[str, object]:
     """The arguments by keyword.
 
     Raises:
@@ -261,8 +280,8 @@ def _attributes(reader: Reader, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _results(
-    schema: Any, values: Sequence[Any], types: Mapping[str, str]
-) -> Iterator[Any]:
+    schema: OpSchema, values: Sequence[Held], types: Mapping[str, str]
+) -> Iterator[Held]:
     """The results, which have the types that ONNX says.
 
     Raises:

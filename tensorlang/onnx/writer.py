@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from tensorlang.errors import GraphError
-from tensorlang.graph import Graph, KeySpec, TensorSpec, Value, Weight
+from tensorlang.graph import Graph, KeySpec, Tensor, TensorSpec, Value, Weight
 from tensorlang.graph.leaves import ConstantKey, ConstantTensor
 from tensorlang.graph.specs import Dim
 from tensorlang.graph.values import Node
 from tensorlang.onnx.files import library
 from tensorlang.onnx.functions import DOMAIN
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, NodeProto, ValueInfoProto
 
 
 class Writer:
@@ -29,14 +33,14 @@ class Writer:
 
     def __init__(self) -> None:
         self.onnx = library()
-        self.nodes: list[Any] = []
-        self.told: list[Any] = []
-        self.initializers: dict[str, np.ndarray[Any, Any]] = {}
+        self.nodes: list[NodeProto] = []
+        self.told: list[ValueInfoProto] = []
+        self.initializers: dict[str, np.ndarray] = {}
         self.called: set[str] = set()
         self.names: dict[Value, str] = {}
         self._made = itertools.count()
 
-    def name(self, value: Any, like: Any = None) -> str:
+    def name(self, value: Value | ArrayLike, like: Tensor | None = None) -> str:
         """What a value is called; a number becomes a constant of the type of `like`."""
         if isinstance(value, Weight):
             return value.path
@@ -50,34 +54,49 @@ class Writer:
                     f"ONNX is written for zeros of known shapes: {value!r}"
                 )
             return self.names[value]
-        return self.constant(np.asarray(value, like.spec.numpy))
+        dtype = None if like is None else like.spec.numpy
+        return self.constant(np.asarray(value, dtype))
 
-    def constant(self, data: Any) -> str:
+    def constant(self, data: np.ndarray) -> str:
         """An array as an initializer."""
         name = f"constant_{len(self.initializers)}"
-        self.initializers[name] = np.asarray(data)
+        self.initializers[name] = data
         return name
 
     def whole(self, *numbers: int) -> str:
         """Whole numbers as an initializer, as shapes and axes are given."""
         return self.constant(np.array(numbers, np.int64))
 
-    def emit(self, kind: str, *inputs: str, results: int = 1, **attributes: Any) -> Any:
-        """A node of ONNX: the name of what it gives, or of all of it."""
+    def emit(self, kind: str, *inputs: str, **attributes: object) -> str:
+        """A node of ONNX that gives one array: its name."""
+        return self.emit_all(kind, *inputs, results=1, **attributes)[0]
+
+    def emit_all(
+        self, kind: str, *inputs: str, results: int, **attributes: object
+    ) -> list[str]:
+        """A node of ONNX: the names of what it gives."""
         first = self.fresh()
         outputs = [first, *(f"{first}_{n}" for n in range(1, results))]
         made = self.onnx.helper.make_node(kind, list(inputs), outputs, **attributes)
         self.nodes.append(made)
-        return outputs[0] if results == 1 else outputs
+        return outputs
 
     def fresh(self) -> str:
         """A name that nothing has."""
         return f"v{next(self._made)}"
 
-    def call(self, name: str, *inputs: str, results: int = 1, **attributes: Any) -> Any:
+    def call(self, name: str, *inputs: str, **attributes: object) -> str:
+        """A call of one of our functions that gives one array."""
+        return self.call_all(name, *inputs, results=1, **attributes)[0]
+
+    def call_all(
+        self, name: str, *inputs: str, results: int, **attributes: object
+    ) -> list[str]:
         """A call of one of our functions."""
         self.called.add(name)
-        return self.emit(name, *inputs, results=results, domain=DOMAIN, **attributes)
+        return self.emit_all(
+            name, *inputs, results=results, domain=DOMAIN, **attributes
+        )
 
     def program(self, graph: Graph) -> None:
         """All nodes of a program.
@@ -93,7 +112,7 @@ class Writer:
             )
         for node in graph.nodes:
             made = WRITERS[node.id](self, node)
-            several = made if isinstance(made, list) else [made]
+            several = [made] if isinstance(made, str) else made
             self.names.update(zip(node.results, several, strict=True))
 
     def inside(self, graph: Graph, inputs: Sequence[str]) -> list[str]:
@@ -103,8 +122,11 @@ class Writer:
         return [self.name(value) for value in graph.outputs]
 
     def block(
-        self, name: str, inputs: Sequence[Any], write: Callable[[], Sequence[str]]
-    ) -> Any:
+        self,
+        name: str,
+        inputs: Sequence[ValueInfoProto],
+        write: Callable[[], Sequence[str]],
+    ) -> GraphProto:
         """A branch or a body: what `write` writes, and the names that it returns.
 
         Args:
@@ -124,7 +146,7 @@ class Writer:
 
 
 # the names of what a node gives, written as one or several nodes of ONNX
-Write: TypeAlias = Callable[[Writer, Node], Any]
+Write: TypeAlias = Callable[[Writer, Node], str | list[str]]
 WRITERS: Final[dict[str, Write]] = {}
 
 
@@ -146,14 +168,14 @@ def all_nodes(graph: Graph) -> Iterator[Node]:
             yield from all_nodes(inner)
 
 
-def argument(node: Node, position: int, name: str, default: Any) -> Any:
+def argument(node: Node, position: int, name: str, default: object) -> Any:
     """An argument of a call, given by position, by name, or not at all."""
     if position < len(node.args):
         return node.args[position]
     return node.kwargs.get(name, default)
 
 
-def typed(name: str, value: Value) -> Any:
+def typed(name: str, value: Value) -> ValueInfoProto:
     """Name and type of an input or output; of a key, its words."""
     helper = library().helper
     spec = value.spec

@@ -8,8 +8,8 @@ network, one that gives `training` and `generator` too gets training's own numbe
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Container, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -17,9 +17,13 @@ from tensorlang.errors import GraphError
 from tensorlang.graph import Graph, Network
 from tensorlang.graph.passes import WrittenOut
 from tensorlang.onnx.alike import alike
+from tensorlang.onnx.checks import Note
 from tensorlang.onnx.files import library
 from tensorlang.onnx.functions import DOMAIN, NOTE, OPSET, TRAINING, functions
 from tensorlang.onnx.writer import Writer, all_nodes, typed
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, TensorProto, ValueInfoProto
 
 Outside: TypeAlias = tuple[str, int, int]
 
@@ -27,9 +31,9 @@ Outside: TypeAlias = tuple[str, int, int]
 def model_of(
     network: Network,
     *,
-    note: Mapping[str, Any] | None = None,
+    note: Note | None = None,
     outside: Mapping[str, Outside] | None = None,
-) -> Any:
+) -> ModelProto:
     """A network as `onnx.ModelProto`.
 
     Args:
@@ -86,7 +90,7 @@ def _proto(
     graph: Graph,
     outputs: Sequence[str],
     outside: Mapping[str, Outside],
-) -> Any:
+) -> ModelProto:
     helper = writer.onnx.helper
     states = {place.name: str(place.spec) for place in network.train.places}
     begun = network.weights | {name: network.states[name] for name in states}
@@ -96,7 +100,7 @@ def _proto(
     made = helper.make_graph(
         writer.nodes,
         "network",
-        [*map(typed, _called(network), graph.inputs), *_training(helper, begun)],
+        [*map(typed, _called(network), graph.inputs), *_training(writer, begun)],
         list(map(typed, outputs, graph.outputs)),
         [_tensor(writer, name, a, outside.get(name)) for name, a in arrays.items()],
         value_info=writer.told,
@@ -111,7 +115,7 @@ def _proto(
     )
 
 
-def _told(model: Any, network: Network, note: Mapping[str, Any]) -> None:
+def _told(model: ModelProto, network: Network, note: Note) -> None:
     """What a reader of ours is told beside."""
     states = {place.name: str(place.spec) for place in network.train.places}
     fixed = [path for path, leaf in network.leaves.items() if not leaf.trainable]
@@ -120,8 +124,8 @@ def _told(model: Any, network: Network, note: Mapping[str, Any]) -> None:
 
 
 def _tensor(
-    writer: Writer, name: str, array: np.ndarray[Any, Any], outside: Outside | None
-) -> Any:
+    writer: Writer, name: str, array: np.ndarray, outside: Outside | None
+) -> TensorProto:
     if outside is None:
         return writer.onnx.numpy_helper.from_array(array, name)
     kind = writer.onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
@@ -132,8 +136,9 @@ def _tensor(
     return made
 
 
-def _training(helper: Any, begun: Mapping[str, Any]) -> list[Any]:
-    return [helper.make_tensor_value_info(TRAINING, 9, [])] if TRAINING in begun else []
+def _training(writer: Writer, begun: Container[str]) -> list[ValueInfoProto]:
+    make = writer.onnx.helper.make_tensor_value_info
+    return [make(TRAINING, 9, [])] if TRAINING in begun else []
 
 
 __all__ = ["TRAINING", "model_of"]

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import prod
-from typing import Any, Final
+from typing import Final
 
 from tensorlang.errors import GraphError, ShapeError
-from tensorlang.graph.values import Node
+from tensorlang.graph.values import Node, Tensor
 from tensorlang.onnx.calls import Call
-from tensorlang.onnx.reading import reads
+from tensorlang.onnx.reading import Read, Results, reads
 from tensorlang.onnx.writer import Write, Writer, argument, writes
-from tensorlang.ops import math, nn
+from tensorlang.ops import Operator, math, nn
 
 _ALONG: Final = {"Softmax": nn.softmax, "LogSoftmax": nn.log_softmax}
 
 
-def _along(op: Any) -> Callable[..., Any]:
-    def read(call: Call, input: Any, *, axis: int) -> Any:
+def _along(op: Operator) -> Read:
+    def read(call: Call, input: Tensor, *, axis: int) -> Results:
         """Softmax along an axis; before version 13, of all from the axis on."""
         if not -input.ndim <= axis < max(input.ndim, 1):
             raise ShapeError(f"axis {axis} of {input.spec}")
@@ -33,7 +32,7 @@ def _along(op: Any) -> Callable[..., Any]:
 
 
 def _write_along(kind: str) -> Write:
-    def write(writer: Writer, node: Node) -> Any:
+    def write(writer: Writer, node: Node) -> str:
         axis = argument(node, 1, "axis", -1)
         return writer.emit(kind, writer.name(node.args[0]), axis=axis)
 
@@ -46,13 +45,13 @@ for _kind, _op in _ALONG.items():
 
 
 @reads("Gelu")
-def gelu(x: Any, *, approximate: str) -> Any:
+def gelu(x: Tensor, *, approximate: str) -> Results:
     """GELU, exact or by tanh."""
     return nn.gelu(x, approximate)
 
 
 @writes("nn.gelu")
-def write_gelu(writer: Writer, node: Node) -> Any:
+def write_gelu(writer: Writer, node: Node) -> str:
     """GELU, as a function in the file."""
     how = argument(node, 1, "approximate", "none")
     name = "gelu" if how == "none" else "gelu_tanh"
@@ -60,26 +59,26 @@ def write_gelu(writer: Writer, node: Node) -> Any:
 
 
 @reads("LeakyRelu")
-def leaky_relu(x: Any, *, alpha: float) -> Any:
+def leaky_relu(x: Tensor, *, alpha: float) -> Results:
     """Leaky ReLU with its slope."""
     return nn.leaky_relu(x, alpha)
 
 
 @writes("nn.leaky_relu")
-def write_leaky_relu(writer: Writer, node: Node) -> Any:
+def write_leaky_relu(writer: Writer, node: Node) -> str:
     """Leaky ReLU with its slope."""
     slope = argument(node, 1, "negative_slope", 0.01)
     return writer.emit("LeakyRelu", writer.name(node.args[0]), alpha=slope)
 
 
 @reads("Softplus")
-def softplus(x: Any) -> Any:
+def softplus(x: Tensor) -> Results:
     """log(1 + e^x)."""
     return nn.softplus(x)
 
 
 @writes("nn.softplus")
-def write_softplus(writer: Writer, node: Node) -> Any:
+def write_softplus(writer: Writer, node: Node) -> str:
     """Softplus of beta 1."""
     beta, threshold = (
         argument(node, at, name, usual)
@@ -91,14 +90,14 @@ def write_softplus(writer: Writer, node: Node) -> Any:
 
 
 @reads("Elu")
-def elu(x: Any, *, alpha: float) -> Any:
+def elu(x: Tensor, *, alpha: float) -> Results:
     """Below 0, alpha (e^x - 1)."""
     below = math.multiply(math.expm1(math.minimum(x, 0.0)), alpha)
     return math.where(math.less(x, 0.0), below, x)
 
 
 @reads("PRelu")
-def prelu(call: Call, x: Any, slope: Any) -> Any:
+def prelu(call: Call, x: Tensor, slope: Tensor) -> Results:
     """Below 0, the numbers times a slope that is learnt."""
     if call.version < 7 and x.ndim > 1:  # one slope, or one a channel
         slope = nn.reshape(slope, (-1, *[1] * (x.ndim - 2)))
@@ -111,12 +110,12 @@ def prelu(call: Call, x: Any, slope: Any) -> Any:
 
 
 @reads("HardSigmoid")
-def hard_sigmoid(x: Any, *, alpha: float, beta: float) -> Any:
+def hard_sigmoid(x: Tensor, *, alpha: float, beta: float) -> Results:
     """A ramp from 0 to 1."""
     return math.clip(math.add(math.multiply(x, alpha), beta), 0.0, 1.0)
 
 
 @reads("HardSwish")
-def hard_swish(x: Any) -> Any:
+def hard_swish(x: Tensor) -> Results:
     """The numbers times a ramp from 0 to 1."""
     return math.multiply(x, hard_sigmoid(x, alpha=1 / 6, beta=0.5))

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 from math import isfinite
-from typing import Any
 
 import numpy as np
 
 from tensorlang.errors import GraphError, ShapeError
-from tensorlang.onnx.calls import Call, dtype_in
+from tensorlang.onnx.calls import Call, Operand, dtype_in
 from tensorlang.onnx.folding import checked_size
 from tensorlang.onnx.operators.elementwise import where
 from tensorlang.onnx.operators.shapes import filled
-from tensorlang.onnx.reading import Ints, Number, Sizes, reads
+from tensorlang.onnx.reading import Ints, Number, Results, Sizes, reads
 
 
 @reads("Constant", folds=True)
 def constant(
     *,
-    value: Any = None,
+    value: np.ndarray | None = None,
     value_int: int | None = None,
     value_ints: Ints | None = None,
     value_float: float | None = None,
     value_floats: tuple[float, ...] | None = None,
-) -> Any:
+) -> Results:
     """An array that stands in the file, in one of several forms."""
     forms = [
         *(
@@ -44,7 +43,7 @@ def constant(
 
 
 @reads("ConstantOfShape", folds=True)
-def constant_of_shape(input: Sizes, *, value: Any = None) -> Any:
+def constant_of_shape(input: Sizes, *, value: np.ndarray | None = None) -> Results:
     """An array of one number; of float zeros where none is given."""
     fill = np.zeros(1, np.float32) if value is None else value
     if fill.size != 1:
@@ -55,9 +54,9 @@ def constant_of_shape(input: Sizes, *, value: Any = None) -> Any:
 @reads("Range", folds=True)
 def arange(
     call: Call, start: Number, limit: Number, delta: Number, *, stash_type: int = 1
-) -> Any:
+) -> Results:
     """Numbers from `start` on, before `limit`, in steps of `delta`."""
-    dtype = call.inputs[0].dtype
+    dtype = call.known(call.inputs[0], "start").dtype
     if stash_type != 1 or not delta or not all(map(isfinite, (start, limit, delta))):
         raise ShapeError(f"from {start} to {limit} in steps of {delta} is no range")
     count = max(-int((start - limit) // delta), 0)
@@ -66,10 +65,10 @@ def arange(
 
 
 @reads("Trilu", folds=True)
-def triangle(input: Any, k: Number = 0, *, upper: bool) -> Any:
+def triangle(input: Operand, k: Number = 0, *, upper: bool) -> Results:
     """What lies on one side of a diagonal; zeros elsewhere."""
-    sizes = input.shape[-2:]
-    if input.ndim < 2 or not all(isinstance(n, int) for n in sizes):
+    sizes = [n for n in input.shape[-2:] if isinstance(n, int)]
+    if len(sizes) < 2:
         raise ShapeError(f"of {input.shape}, the last two sizes have to be known")
     rows, columns = sizes
     checked_size(sizes, 1, "a mask")

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import reduce
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from tensorlang.errors import GraphError, ShapeError
-from tensorlang.graph.specs import Dim
+from tensorlang.graph.specs import Dim, Extent
 from tensorlang.graph.values import Node, Tensor, Value
-from tensorlang.onnx.calls import dtype_in, dtype_of
+from tensorlang.onnx.calls import Held, Operand, dtype_in, dtype_of
 from tensorlang.onnx.folding import either, folded, lifted, tidy
-from tensorlang.onnx.reading import reads
-from tensorlang.onnx.writer import Write, Writer, argument, writes
+from tensorlang.onnx.reading import Read, Results, reads
+from tensorlang.onnx.writer import Writer, argument, writes
 from tensorlang.ops import find, math, nn
 
 _SAME: Final = {
@@ -59,8 +59,10 @@ _add, _subtract, _multiply = map(either, (math.add, math.subtract, math.multiply
 _less, _unequal = either(math.less), either(math.not_equal)
 
 
-def _reader(op: Any) -> Callable[..., Any]:
-    def read(*operands: Any, axis: int | None = None, broadcast: int = 0) -> Any:
+def _reader(op: Callable[..., object]) -> Read:
+    def read(
+        *operands: Operand, axis: int | None = None, broadcast: int = 0
+    ) -> Results:
         """An operator on arrays that broadcast; before version 7, at an axis."""
         del broadcast
         return op(*(operands if axis is None else _aligned(axis, *operands)))
@@ -68,7 +70,7 @@ def _reader(op: Any) -> Callable[..., Any]:
     return read
 
 
-def _aligned(axis: int, a: Any, b: Any) -> tuple[Any, Any]:
+def _aligned(axis: int, a: Operand, b: Operand) -> tuple[Operand, Operand]:
     """Two arrays, whose second one begins at an axis of the first.
 
     Raises:
@@ -84,14 +86,14 @@ def _aligned(axis: int, a: Any, b: Any) -> tuple[Any, Any]:
     return a, either(nn.reshape)(b, (*b.shape, *more)) if more else b
 
 
-def _reduced(op: Any) -> Callable[..., Any]:
+def _reduced(op: Callable[..., Operand]) -> Read:
     return lambda *operands: reduce(op, operands)
 
 
-def _writer(kind: str) -> Write:
+def _writer(kind: str) -> Callable[[Writer, Node], str]:
     """A node of the same operands; a number takes the type of an array beside it."""
 
-    def write(writer: Writer, node: Node) -> Any:
+    def write(writer: Writer, node: Node) -> str:
         like = next(arg for arg in reversed(node.args) if hasattr(arg, "spec"))
         return writer.emit(kind, *(writer.name(arg, like) for arg in node.args))
 
@@ -109,7 +111,7 @@ for _kind, _op in {"Max": math.maximum, "Min": math.minimum, "Sum": math.add}.it
 
 
 @reads("Sign", folds=True)
-def sign(input: Any) -> Any:
+def sign(input: Operand) -> Results:
     """The sign, and NaN where there is one, which `math.sign` makes 0."""
     found = either(math.sign)(input)
     if not isinstance(input, Tensor) or input.spec.numpy.kind in "biu":
@@ -118,7 +120,7 @@ def sign(input: Any) -> Any:
 
 
 @writes("math.sign")
-def write_sign(writer: Writer, node: Node) -> Any:
+def write_sign(writer: Writer, node: Node) -> str:
     """The sign, and 0 where there is a NaN."""
     x, kind = writer.name(node.args[0]), node.args[0].spec
     found = writer.emit("Sign", x)
@@ -129,22 +131,22 @@ def write_sign(writer: Writer, node: Node) -> Any:
 
 
 @reads("Mean")
-def mean(*operands: Any) -> Any:
+def mean(*operands: Operand) -> Results:
     """The mean of several arrays, element by element."""
     return math.multiply(reduce(_add, operands), 1 / len(operands))
 
 
 @reads("Identity", folds=True)
-def identity(input: Value) -> Any:
+def identity(input: Held) -> Results:
     """The same."""
     return input
 
 
 @reads("Div", folds=True)
-def divide(a: Any, b: Any) -> Any:
+def divide(a: Operand, b: Operand) -> Operand:
     """A quotient; of integers, rounded towards 0."""
     if _has_sizes(a, b):
-        return tidy(np.frompyfunc(_over, 2, 1)(a, b))
+        return tidy(_each(_over, a, b))
     if _is_float(a):
         return either(math.divide)(a, b)
     quotient = either(math.floor_divide)(a, _divisor(b))
@@ -154,7 +156,7 @@ def divide(a: Any, b: Any) -> Any:
 
 
 @reads("Mod", folds=True)
-def modulo(a: Any, b: Any, *, fmod: bool) -> Any:
+def modulo(a: Operand, b: Operand, *, fmod: bool) -> Results:
     """What a division leaves: with the sign of `b`, or of `a` where `fmod` is set."""
     if not _is_float(a):
         if fmod:
@@ -165,21 +167,32 @@ def modulo(a: Any, b: Any, *, fmod: bool) -> Any:
     return folded(np.fmod if fmod else np.remainder, a, b)
 
 
-def _divisor(b: Any) -> Any:
+def _divisor(b: Operand) -> Operand:
     if isinstance(b, np.ndarray) and not b.all():
         raise GraphError("integers are divided by the constant 0")
     return b
 
 
-def _is_float(x: Any) -> bool:
+def _is_float(x: Operand) -> bool:
     return dtype_in(x).kind not in "iubO"
 
 
-def _has_sizes(*operands: Any) -> bool:
+def _has_sizes(*operands: Operand) -> bool:
     return any(isinstance(x, np.ndarray) and x.dtype == object for x in operands)
 
 
-def _over(a: Any, b: Any) -> Any:
+def _each(op: Callable[[Extent, Extent], object], a: Operand, b: Operand) -> np.ndarray:
+    """An operator on sizes, one by one.
+
+    Raises:
+        GraphError: an operand depends on data.
+    """
+    if isinstance(a, Value) or isinstance(b, Value):
+        raise GraphError("an open size is used beside data; export a fixed one")
+    return np.asarray(np.frompyfunc(op, 2, 1)(a, b), object)
+
+
+def _over(a: Extent, b: Extent) -> Extent:
     """A quotient of sizes, rounded towards 0."""
     if isinstance(b, int) and b:
         if isinstance(a, int):
@@ -190,7 +203,7 @@ def _over(a: Any, b: Any) -> Any:
 
 
 @reads("Pow", folds=True)
-def power(x: Any, y: Any) -> Any:
+def power(x: Operand, y: Operand) -> Results:
     """`x` to the power `y`, whose type may be another."""
     if isinstance(y, np.ndarray) and not _has_sizes(x, y):
         exact = y.astype(dtype_in(x))
@@ -199,14 +212,14 @@ def power(x: Any, y: Any) -> Any:
 
 
 @reads("Equal", folds=True)
-def equal(a: Any, b: Any) -> Any:
+def equal(a: Operand, b: Operand) -> Results:
     """Whether the operands are equal."""
     if _has_sizes(a, b):
-        return np.frompyfunc(_same_size, 2, 1)(a, b).astype(bool)
+        return _each(_same_size, a, b).astype(bool)
     return either(math.equal)(a, b)
 
 
-def _same_size(a: Any, b: Any) -> bool:
+def _same_size(a: Extent, b: Extent) -> bool:
     """Whether two sizes are equal, where that is so for all sizes that are open."""
     rest = a - b
     if not isinstance(rest, Dim):
@@ -218,23 +231,26 @@ def _same_size(a: Any, b: Any) -> bool:
 
 
 @reads("Where", folds=True)
-def where(condition: Any, x: Any, y: Any) -> Any:
+def where(condition: Operand, x: Operand, y: Operand) -> Operand:
     """One of two arrays' elements, by a condition."""
     operands = condition, x, y
-    if any(isinstance(each, Value) for each in operands):
-        return math.where(*map(lifted, operands))
-    return folded(np.where, *operands)
+    if not any(isinstance(each, Value) for each in operands):
+        return folded(np.where, *operands)
+    made: Tensor = math.where(*map(lifted, operands))
+    return made
 
 
 @reads("Clip", folds=True)
-def clip(input: Any, min: Any = None, max: Any = None) -> Any:
+def clip(
+    input: Operand, min: Operand | None = None, max: Operand | None = None
+) -> Results:
     """The numbers between two bounds."""
-    input = lifted(input)
-    bounds = [None if each is None else _bound(each, input) for each in (min, max)]
-    return input if bounds == [None, None] else math.clip(input, *bounds)
+    x = lifted(input)
+    bounds = [None if each is None else _bound(each, x) for each in (min, max)]
+    return x if bounds == [None, None] else math.clip(x, *bounds)
 
 
-def _bound(bound: Any, x: Any) -> Any:
+def _bound(bound: Operand, x: Tensor) -> object:
     if isinstance(bound, Value):
         return nn.reshape(bound, ()) if bound.ndim else bound
     if bound.size != 1:
@@ -244,7 +260,7 @@ def _bound(bound: Any, x: Any) -> Any:
 
 
 @writes("math.clip")
-def write_clip(writer: Writer, node: Node) -> Any:
+def write_clip(writer: Writer, node: Node) -> str:
     """The numbers between two bounds."""
     x, names = node.args[0], ("low", "high")
     bounds = [argument(node, at, name, None) for at, name in enumerate(names, 1)]
@@ -253,7 +269,9 @@ def write_clip(writer: Writer, node: Node) -> Any:
 
 
 @reads("Cast", since=6, folds=True)
-def cast(input: Any, *, to: int, saturate: int = 1, round_mode: str = "up") -> Any:
+def cast(
+    input: Operand, *, to: int, saturate: int = 1, round_mode: str = "up"
+) -> Results:
     """Another type: of constants any, of data bool, or from bool.
 
     How a cast saturates and rounds matters to types of 8 bits alone.
@@ -276,7 +294,7 @@ def cast(input: Any, *, to: int, saturate: int = 1, round_mode: str = "up") -> A
     raise GraphError(f"a cast of {input.spec} to {dtype} is not supported")
 
 
-def _cast(x: Any, dtype: np.dtype[Any]) -> Any:
+def _cast(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """A constant as another type.
 
     Raises:
@@ -290,16 +308,16 @@ def _cast(x: Any, dtype: np.dtype[Any]) -> Any:
         return x.astype(dtype)
 
 
-def _negated(writer: Writer, node: Node) -> Any:
+def _negated(writer: Writer, node: Node) -> str:
     return writer.emit("Not", _writer("Equal")(writer, node))
 
 
-def _square(writer: Writer, node: Node) -> Any:
+def _square(writer: Writer, node: Node) -> str:
     name = writer.name(node.args[0])
     return writer.emit("Mul", name, name)
 
 
-def _rsqrt(writer: Writer, node: Node) -> Any:
+def _rsqrt(writer: Writer, node: Node) -> str:
     return writer.emit("Reciprocal", writer.emit("Sqrt", writer.name(node.args[0])))
 
 

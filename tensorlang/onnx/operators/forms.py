@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, overload
 
 import numpy as np
 
 from tensorlang import graph
 from tensorlang.errors import GraphError
-from tensorlang.graph.specs import Dim
-from tensorlang.graph.values import Node, Value
-from tensorlang.onnx.calls import Call
-from tensorlang.onnx.reading import reads
+from tensorlang.graph.values import Key, Node, Tensor, Value
+from tensorlang.onnx.calls import Call, Held, Operand
+from tensorlang.onnx.folding import either
+from tensorlang.onnx.reading import Block, Results, reads
 from tensorlang.onnx.writer import Writer, typed, writes
 from tensorlang.ops import math, nn
 
+if TYPE_CHECKING:
+    from onnx import GraphProto
+
+T = TypeVar("T")
+Carry: TypeAlias = tuple[Tensor | Key | np.ndarray, ...]
+# from number, test and carry of a turn to whether there is another, and its carry
+Turn: TypeAlias = Callable[..., tuple[Held, Carry]]
+_reshape = either(nn.reshape)
 _BOOL, _INT64 = 9, 7  # of onnx.TensorProto
 
 
 @reads("If", folds=True)
-def branch(call: Call, cond: Any, *, then_branch: Any, else_branch: Any) -> Any:
+def branch(
+    call: Call, cond: Operand, *, then_branch: Block, else_branch: Block
+) -> Results:
     """An `If`; where the condition is known, the branch that is taken alone."""
     inside, around = call.program.inside, call.around
     call.program.settle()
@@ -29,7 +39,7 @@ def branch(call: Call, cond: Any, *, then_branch: Any, else_branch: Any) -> Any:
         return tuple(inside(then_branch if _one(cond) else else_branch, around))
     absent: list[list[bool]] = []
 
-    def written(block: Any) -> Any:
+    def written(block: GraphProto) -> Carry:
         outputs = inside(block, around)
         absent.append([value is None for value in outputs])
         return _present(outputs, absent[0])
@@ -38,7 +48,7 @@ def branch(call: Call, cond: Any, *, then_branch: Any, else_branch: Any) -> Any:
     return _filled(absent[0], made)
 
 
-def _present(values: Sequence[Any], absent: list[bool]) -> tuple[Any, ...]:
+def _present(values: Sequence[Held], absent: list[bool]) -> Carry:
     """The values without those that are absent.
 
     Raises:
@@ -51,8 +61,12 @@ def _present(values: Sequence[Any], absent: list[bool]) -> tuple[Any, ...]:
 
 @reads("Loop", folds=True)
 def loop(
-    call: Call, count: Any = None, cond: Any = None, *start: Value, body: Any
-) -> Any:
+    call: Call,
+    count: Operand | None = None,
+    cond: Operand | None = None,
+    *start: Held,
+    body: Block,
+) -> Results:
     """A `Loop` that stacks nothing of its turns: counted, or asking after each."""
     if (len(body.input), len(body.output)) != (len(start) + 2, len(start) + 1):
         raise GraphError(
@@ -63,7 +77,7 @@ def loop(
     absent = [value is None for value in start]
     carry = _present(start, absent)
 
-    def turn(number: Any, test: Any, *held: Any) -> tuple[Any, tuple[Any, ...]]:
+    def turn(number: Operand, test: Operand, *held: Held) -> tuple[Held, Carry]:
         given = (number, test, *_filled(absent, held))
         again, *after = call.program.inside(body, call.around, given)
         return again, _present(after, absent)
@@ -74,43 +88,52 @@ def loop(
         raise GraphError("it has neither a count nor a condition, and never ends")
     turns = count if isinstance(count, Value) else max(int(_one(count)), 0)
 
-    def counted(number: Any, *held: Any) -> Any:
+    def counted(number: Tensor, *held: Held) -> Carry:
         return turn(number, np.array(True), *held)[1]
 
     return _filled(absent, graph.loop(turns, counted, *carry))
 
 
-def _asking(count: Any, cond: Any, turn: Any, carry: tuple[Any, ...]) -> Any:
+def _asking(
+    count: Operand | None, cond: Operand | None, turn: Turn, carry: Carry
+) -> Sequence[Value]:
     """A loop that goes on while its condition holds, and no longer than it may."""
 
-    def going(number: Any, test: Any, *_: Any) -> Any:
+    def going(number: Tensor, test: Tensor, *_: Value) -> Results:
         if count is None:
             return test
         return math.logical_and(test, math.less(number, _one(count)))
 
-    def step(number: Any, test: Any, *held: Any) -> Any:
+    def step(number: Tensor, test: Tensor, *held: Held) -> Carry:
         again, after = turn(number, test, *held)
         return (math.add(number, np.array(1)), _one(again), *after)
 
     first = np.array(True) if cond is None else cond
     begin = (np.array(0), _one(first), *carry)
-    return graph.while_loop(going, step, *begin)[2:]
+    made: Sequence[Value] = graph.while_loop(going, step, *begin)
+    return made[2:]
 
 
-def _one(value: Any) -> Any:
+@overload
+def _one(value: np.ndarray) -> np.ndarray: ...
+@overload
+def _one(value: Held) -> Operand: ...
+def _one(value: Held) -> Operand:
     """A value of one element, without dimensions.
 
     Raises:
         GraphError, ShapeError: it has more.
     """
-    if isinstance(value, Value):
-        return nn.reshape(value, ()) if value.ndim else value
+    if isinstance(value, Tensor):
+        return _reshape(value, ()) if value.ndim else value
+    if not isinstance(value, np.ndarray):
+        raise GraphError(f"{value!r}, where one element is needed")
     if value.size != 1:
         raise GraphError(f"shape {value.shape}, where one element is needed")
     return value.reshape(())
 
 
-def _steady(body: Any, cond: Any) -> bool:
+def _steady(body: GraphProto, cond: Operand | None) -> bool:
     """Whether a loop's condition holds from the first to the last turn."""
     if isinstance(cond, Value) or not (cond is None or _one(cond)):
         return False
@@ -122,21 +145,21 @@ def _steady(body: Any, cond: Any) -> bool:
     return bool(name == body.input[1].name)
 
 
-def _filled(absent: list[bool], values: Any) -> tuple[Any, ...]:
+def _filled(absent: list[bool], values: Iterable[T]) -> tuple[T | None, ...]:
     """The values, with None where there was none."""
     left = iter(values)
     return tuple(None if gone else next(left) for gone in absent)
 
 
 @writes("if")
-def write_branch(writer: Writer, node: Node) -> Any:
+def write_branch(writer: Writer, node: Node) -> list[str]:
     """An `If`, whose branches see what is around them."""
     blocks = [
         writer.block(graph.name, (), partial(writer.inside, graph, ()))
         for graph in node.graphs
     ]
     names = ("then_branch", "else_branch")
-    return writer.emit(
+    return writer.emit_all(
         "If",
         _scalar(writer, writer.name(node.args[0]), node.args[0], _BOOL),
         results=len(node.results),
@@ -145,7 +168,7 @@ def write_branch(writer: Writer, node: Node) -> Any:
 
 
 @writes("for")
-def write_counted(writer: Writer, node: Node) -> Any:
+def write_counted(writer: Writer, node: Node) -> list[str]:
     """A `Loop` of a number of turns."""
     (body,), count = node.graphs, node.kwargs["count"]
     turns = (
@@ -162,7 +185,7 @@ def write_counted(writer: Writer, node: Node) -> Any:
 
 
 @writes("while")
-def write_asking(writer: Writer, node: Node) -> Any:
+def write_asking(writer: Writer, node: Node) -> list[str]:
     """A `Loop` that goes on while a condition of what it carries holds."""
     test, body = node.graphs
 
@@ -183,7 +206,7 @@ def _loop(
     node: Node,
     head: tuple[str, str],
     turn: Callable[[str, Sequence[str], str], list[str]],
-) -> Any:
+) -> list[str]:
     """A `Loop` over the carry of a node."""
     fresh = [writer.fresh() for _ in range(2 + len(node.results))]
     number, test, *carry = fresh
@@ -195,10 +218,9 @@ def _loop(
     ]
     body = writer.block("body", inputs, lambda: turn(test, carry, number))
     start = [writer.name(value) for value in node.args[: len(carry)]]
-    made = writer.emit("Loop", *head, *start, results=len(carry), body=body)
-    names = made if isinstance(made, list) else [made]
+    names = writer.emit_all("Loop", *head, *start, results=len(carry), body=body)
     writer.told += map(typed, names, node.results)
-    return made
+    return names
 
 
 def _scalar(writer: Writer, name: str, value: Value, kind: int) -> str:
@@ -209,10 +231,10 @@ def _scalar(writer: Writer, name: str, value: Value, kind: int) -> str:
 
 
 @writes("zeros")
-def write_zeros(writer: Writer, node: Node) -> Any:
+def write_zeros(writer: Writer, node: Node) -> str:
     """Zeros of a shape that is known; others have no name, and may not be used."""
     (result,) = node.results
-    if any(isinstance(extent, Dim) for extent in result.shape):
+    shape = [extent for extent in result.shape if isinstance(extent, int)]
+    if not isinstance(result, Tensor) or len(shape) < result.ndim:
         return ""
-    shape: Any = result.shape
-    return writer.constant(np.zeros(shape, result.spec.numpy))  # type: ignore[union-attr]
+    return writer.constant(np.zeros(shape, result.spec.numpy))

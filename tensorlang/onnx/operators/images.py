@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeAlias, TypeVar
 
 from tensorlang.errors import GraphError, ShapeError
-from tensorlang.graph.values import Node
+from tensorlang.graph.specs import Extent
+from tensorlang.graph.values import Node, Tensor
 from tensorlang.onnx.operators.products import activated
-from tensorlang.onnx.reading import Ints, reads
+from tensorlang.onnx.reading import Ints, Read, Results, reads
 from tensorlang.onnx.writer import Write, Writer, argument, writes
-from tensorlang.ops import find, nn
+from tensorlang.ops import Operator, find, nn
 
+T = TypeVar("T")
+Spread: TypeAlias = int | Sequence[int]  # one for all dimensions, or one for each
 # ONNX's names of ours
 _SEVERAL: Final = {
     "stride": "strides",
@@ -21,7 +24,7 @@ _SEVERAL: Final = {
 
 
 def _padding(
-    x: Any, how: str, pads: Ints | None, reach: Sequence[int], strides: Ints
+    x: Tensor, how: str, pads: Ints | None, reach: Sequence[int], strides: Ints
 ) -> tuple[tuple[int, int], ...]:
     """Padding before and behind each dimension of an image.
 
@@ -61,25 +64,25 @@ def _padding(
     return tuple(made)
 
 
-def _reach(window: Sequence[Any], dilations: Ints) -> tuple[int, ...]:
+def _reach(window: Sequence[Extent], dilations: Ints) -> tuple[int, ...]:
     """From the first to the last element of windows, both counted.
 
     Raises:
         ShapeError: there are other than one to three dimensions, or a size is open or
             below 1.
     """
-    rank, known = len(window), all(isinstance(n, int) for n in window)
-    fits = 1 <= rank <= 3 and known and len(dilations) == rank
-    if not fits or min(*window, *dilations) < 1:
+    sizes = [n for n in window if isinstance(n, int)]
+    fits = 1 <= len(sizes) <= 3 and len(window) == len(dilations) == len(sizes)
+    if not fits or min(*sizes, *dilations) < 1:
         raise ShapeError(f"windows of {tuple(window)}, dilations {dilations}")
-    return tuple((n - 1) * by + 1 for n, by in zip(window, dilations, strict=True))
+    return tuple((n - 1) * by + 1 for n, by in zip(sizes, dilations, strict=True))
 
 
-def _conv(*, transposed: bool) -> Callable[..., Any]:
+def _conv(*, transposed: bool) -> Read:
     def read(
-        x: Any,
-        w: Any,
-        b: Any = None,
+        x: Tensor,
+        w: Tensor,
+        b: Tensor | None = None,
         *,
         auto_pad: str,
         dilations: Ints | None = None,
@@ -88,7 +91,7 @@ def _conv(*, transposed: bool) -> Callable[..., Any]:
         output_padding: Ints | None = None,
         pads: Ints | None = None,
         strides: Ints | None = None,
-    ) -> Any:
+    ) -> Results:
         """A convolution, or a transposed one."""
         window = tuple(w.shape[2:])
         ones = (1,) * len(window)
@@ -108,9 +111,9 @@ def _conv(*, transposed: bool) -> Callable[..., Any]:
     return read
 
 
-def _pool(name: str) -> Callable[..., Any]:
+def _pool(name: str) -> Read:
     def read(
-        x: Any,
+        x: Tensor,
         *,
         auto_pad: str,
         ceil_mode: bool = False,
@@ -120,13 +123,13 @@ def _pool(name: str) -> Callable[..., Any]:
         pads: Ints | None = None,
         storage_order: int = 0,  # which matters to positions that are given alone
         strides: Ints | None = None,
-    ) -> Any:
+    ) -> Results:
         """The largest or the mean of each window."""
         del storage_order
         ones = (1,) * len(kernel_shape)
         steps, by = strides or ones, dilations or ones
         ends = _padding(x, auto_pad, pads, _reach(kernel_shape, by), steps)
-        more: dict[str, Any] = {"dilation": by}
+        more: dict[str, object] = {"dilation": by}
         if name == "avg_pool":
             more = {"count_include_pad": count_include_pad}
             if by != ones:
@@ -138,15 +141,17 @@ def _pool(name: str) -> Callable[..., Any]:
     return read
 
 
-def _global(op: Any) -> Callable[..., Any]:
+def _global(op: Operator) -> Read:
     return lambda x: op(x)  # noqa: PLW0108 - whose signature is read
 
 
-def _several(given: Any, rank: int) -> list[int]:
+def _several(given: int | Sequence[T], rank: int) -> list[int | T]:
     return [given] * rank if isinstance(given, int) else list(given)
 
 
-def _pads(padding: Any, rank: int) -> dict[str, Any]:
+def _pads(
+    padding: str | int | Sequence[int | tuple[int, int]], rank: int
+) -> dict[str, object]:
     """Padding as ONNX has it: all lower ends, then all upper ones."""
     if isinstance(padding, str):
         return {"auto_pad": "SAME_UPPER" if padding == "same" else "VALID"}
@@ -154,12 +159,12 @@ def _pads(padding: Any, rank: int) -> dict[str, Any]:
     return {"pads": [low for low, _ in each] + [high for _, high in each]}
 
 
-def _channels_first(node: Node, layout: Any) -> None:
+def _channels_first(node: Node, layout: object) -> None:
     if layout is not None and str(layout).index("C") != 1:
         raise GraphError(f"{node.place}: ONNX has channels first, not {layout}")
 
 
-def _numbers(given: dict[str, Any], rank: int) -> dict[str, Any]:
+def _numbers(given: Mapping[str, Spread], rank: int) -> dict[str, object]:
     """Attributes of one number a dimension, and flags, of those that are given."""
     several = {name: given[name] for name in _SEVERAL if name in given}
     flags = ("ceil_mode", "count_include_pad")
@@ -173,7 +178,7 @@ def _write_conv(rank: int, *, transposed: bool = False) -> Write:
     names[2:2] = ["output_padding"] if transposed else []
     usual = {"stride": 1, "padding": 0, "output_padding": 0, "dilation": 1, "groups": 1}
 
-    def write(writer: Writer, node: Node) -> Any:
+    def write(writer: Writer, node: Node) -> str:
         given = {
             name: argument(node, at, name, usual.get(name))
             for at, name in enumerate(names, 3)
@@ -199,7 +204,7 @@ def _write_pool(kind: str, rank: int) -> Write:
     names += [] if most else ["count_include_pad", "divisor"]
     usual = {"padding": 0, "dilation": 1, "count_include_pad": True}
 
-    def write(writer: Writer, node: Node) -> Any:
+    def write(writer: Writer, node: Node) -> str:
         given = {
             name: argument(node, at, name, usual.get(name))
             for at, name in enumerate([*names, "layout"], 2)
@@ -223,7 +228,7 @@ def _write_pool(kind: str, rank: int) -> Write:
 def _write_global(kind: str) -> Write:
     """One number for each channel."""
 
-    def write(writer: Writer, node: Node) -> Any:
+    def write(writer: Writer, node: Node) -> str:
         _channels_first(node, argument(node, 1, "layout", None))
         return writer.emit(kind, writer.name(node.args[0]))
 

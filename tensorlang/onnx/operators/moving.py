@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from tensorlang.errors import GraphError, ShapeError
-from tensorlang.graph.specs import Dim
-from tensorlang.graph.values import Key, Node, Value
-from tensorlang.onnx.calls import Call
+from tensorlang.graph.specs import Dim, Extent
+from tensorlang.graph.values import Key, Node, Tensor, Value
+from tensorlang.onnx.calls import Call, Held, Operand
 from tensorlang.onnx.folding import checked_size, either, folded, lifted, tidy
 from tensorlang.onnx.operators.elementwise import where
-from tensorlang.onnx.reading import Ints, Number, Sizes, reads
+from tensorlang.onnx.reading import Ints, Number, Results, Sizes, reads
 from tensorlang.onnx.writer import Writer, argument, writes
 from tensorlang.ops import math, nn
 
@@ -23,20 +24,20 @@ _concatenate, _transpose = either(nn.concatenate), either(nn.transpose)
 
 
 @reads("Concat", folds=True)
-def concat(*inputs: Any, axis: int) -> Any:
+def concat(*inputs: Operand, axis: int) -> Results:
     """Arrays behind each other."""
     return _concatenate(list(inputs), axis)
 
 
 @writes("nn.concatenate")
-def write_concat(writer: Writer, node: Node) -> Any:
+def write_concat(writer: Writer, node: Node) -> str:
     """Arrays behind each other."""
     names = map(writer.name, node.args[0])
     return writer.emit("Concat", *names, axis=argument(node, 1, "axis", 0))
 
 
 @writes("nn.stack")
-def write_stack(writer: Writer, node: Node) -> Any:
+def write_stack(writer: Writer, node: Node) -> str:
     """Arrays along a new dimension."""
     axis, at = argument(node, 1, "axis", 0), writer.whole
     names = [
@@ -48,12 +49,12 @@ def write_stack(writer: Writer, node: Node) -> Any:
 @reads("Split", since=2, folds=True)
 def split(
     call: Call,
-    input: Any,
+    input: Operand,
     split: Ints | None = None,
     *,
     axis: int,
     num_outputs: int | None = None,
-) -> Any:
+) -> Results:
     """Parts of an axis, whose extents are given or all alike."""
     whole, count = input.shape[_axis(input, axis)], len(call.outputs)
     if isinstance(whole, Dim):
@@ -75,7 +76,7 @@ def split(
     return tuple(_at(input, axis, slice(a, b)) for a, b in pairwise(ends))
 
 
-def _axis(x: Any, axis: int) -> int:
+def _axis(x: Operand, axis: int) -> int:
     """An axis, counted from the first one.
 
     Raises:
@@ -86,26 +87,25 @@ def _axis(x: Any, axis: int) -> int:
     return int(axis % x.ndim)
 
 
-def _at(x: Any, axis: int, index: Any) -> Any:
+def _at(x: Operand, axis: int, index: int | slice) -> Operand:
     """The array indexed along one axis."""
     return x[(*[slice(None)] * _axis(x, axis), index)]
 
 
 @writes("nn.split")
-def write_split(writer: Writer, node: Node) -> Any:
+def write_split(writer: Writer, node: Node) -> list[str]:
     """An array in parts."""
     x, axis = node.args[0], argument(node, 2, "axis", 0)
     sizes = [part.shape[axis % x.ndim] for part in node.results]
     if any(isinstance(size, Dim) for size in sizes):
         raise GraphError(f"{node.place}: ONNX is written for parts of known sizes")
-    made = writer.emit(
+    return writer.emit_all(
         "Split", writer.name(x), writer.whole(*sizes), results=len(sizes), axis=axis
     )
-    return made if len(sizes) > 1 else [made]
 
 
 @reads("Gather", folds=True)
-def gather(call: Call, data: Value, indices: Any, *, axis: int) -> Any:
+def gather(call: Call, data: Held, indices: Operand, *, axis: int) -> Results:
     """Elements of an axis; negative indices count from its end."""
     if data is None:  # a key, where nothing is trained
         return None
@@ -131,7 +131,7 @@ def gather(call: Call, data: Value, indices: Any, *, axis: int) -> Any:
     return nn.transpose(taken, back)
 
 
-def _from_front(indices: Any, size: Any) -> Any:
+def _from_front(indices: Operand, size: Extent) -> Operand:
     """Indices that count from the front; of an open size, all have to."""
     if isinstance(size, Dim):
         return indices  # the kernel refuses negative ones
@@ -140,16 +140,17 @@ def _from_front(indices: Any, size: Any) -> Any:
     )
 
 
-def _rows(table: Any, indices: Any) -> Any:
+def _rows(table: Tensor, indices: Tensor) -> Tensor:
     """Rows of a table of any number of dimensions."""
-    if table.ndim == 2:
-        return nn.embedding(indices, table)
-    flat = nn.reshape(table, (table.shape[0], 1 if table.ndim == 1 else -1))
-    return nn.reshape(nn.embedding(indices, flat), (*indices.shape, *table.shape[1:]))
+    flat, shape = table, (*indices.shape, *table.shape[1:])
+    if table.ndim != 2:
+        flat = nn.reshape(table, (table.shape[0], 1 if table.ndim == 1 else -1))
+    made: Tensor = nn.embedding(indices, flat)
+    return made if table.ndim == 2 else made.reshape(shape)
 
 
 @writes("nn.embedding")
-def write_embedding(writer: Writer, node: Node) -> Any:
+def write_embedding(writer: Writer, node: Node) -> str:
     """Rows of a table."""
     ids, table = node.args[:2]
     return writer.emit("Gather", writer.name(table), writer.name(ids), axis=0)
@@ -157,13 +158,13 @@ def write_embedding(writer: Writer, node: Node) -> Any:
 
 @reads("Pad", since=2)
 def pad(
-    data: Any,
+    data: Tensor,
     pads: Ints,
     value: Number | None = None,
     axes: Ints | None = None,
     *,
     mode: str,
-) -> Any:
+) -> Results:
     """A constant around an array; what is negative takes elements away."""
     if mode != "constant":
         raise GraphError(f"mode={mode!r} is not supported, only 'constant'")
@@ -182,7 +183,7 @@ def pad(
 
 
 @writes("nn.pad")
-def write_pad(writer: Writer, node: Node) -> Any:
+def write_pad(writer: Writer, node: Node) -> str:
     """A constant around an array."""
     x, pairs = node.args[0], argument(node, 1, "padding", None)
     value = argument(node, 2, "value", None)
@@ -192,7 +193,7 @@ def write_pad(writer: Writer, node: Node) -> Any:
 
 
 @writes("nn.pad_grad")
-def write_inside(writer: Writer, node: Node) -> Any:
+def write_inside(writer: Writer, node: Node) -> str:
     """What lies inside of a padding: a slice."""
     dy, pairs = node.args[0], argument(node, 2, "padding", None)
     cut = [axis for axis, pair in enumerate(pairs) if tuple(pair) != (0, 0)]
@@ -206,12 +207,12 @@ def write_inside(writer: Writer, node: Node) -> Any:
 
 @reads("Slice", folds=True)
 def slices(
-    data: Any,
+    data: Operand,
     starts: Sizes,
     ends: Sizes,
     axes: Ints | None = None,
     steps: Ints | None = None,
-) -> Any:
+) -> Results:
     """Some places of some axes."""
     over = range(len(starts)) if axes is None else axes
     by = (1,) * len(starts) if steps is None else steps
@@ -231,7 +232,7 @@ def slices(
     return tidy(data[tuple(cut)])
 
 
-def _bound(number: Any, side: int) -> Any:
+def _bound(number: Extent, side: int) -> Extent | None:
     """A bound; None where it lies beyond all that an array has on this side."""
     if isinstance(number, Dim):
         return number
@@ -239,7 +240,7 @@ def _bound(number: Any, side: int) -> Any:
 
 
 @writes("nn.slice")
-def write_slice(writer: Writer, node: Node) -> Any:
+def write_slice(writer: Writer, node: Node) -> str:
     """Some places of some dimensions."""
     x = node.args[0]
     begin, end, step = (
@@ -247,7 +248,7 @@ def write_slice(writer: Writer, node: Node) -> Any:
         for at, name in enumerate(("begin", "end", "step"), 1)
     )
     bounds = [
-        (axis, *_bounds(node, low, high, 1 if by is None else by))
+        (axis, *_bounds(node, low, high, by))
         for axis, (low, high, by) in enumerate(zip(begin, end, step, strict=True))
         if (low, high, by) != (None, None, None)
     ]
@@ -259,22 +260,27 @@ def write_slice(writer: Writer, node: Node) -> Any:
     return writer.emit("Slice", writer.name(x), starts, ends, axes, steps)
 
 
-def _spread(given: Any, rank: int) -> tuple[Any, ...]:
+def _spread(
+    given: Extent | Sequence[Extent | None] | None, rank: int
+) -> tuple[Extent | None, ...]:
     """A bound for each dimension."""
     known = tuple(given) if isinstance(given, (list, tuple)) else (given,)
     return known + (None,) * (rank - len(known))
 
 
-def _bounds(node: Node, low: Any, high: Any, step: int) -> tuple[int, int, int]:
+def _bounds(
+    node: Node, low: Extent | None, high: Extent | None, by: Extent | None
+) -> tuple[int, int, int]:
     """First place, the place before which it ends, and step, as ONNX has them."""
-    if isinstance(low, Dim) or isinstance(high, Dim):
+    if isinstance(low, Dim) or isinstance(high, Dim) or isinstance(by, Dim):
         raise GraphError(f"{node.place}: ONNX is written for slices of known bounds")
+    step = 1 if by is None else by
     first, last = (0, _LAST) if step > 0 else (_LAST, _FIRST)
     return (first if low is None else low), (last if high is None else high), step
 
 
 @writes("nn.slice_grad")
-def write_slice_grad(writer: Writer, node: Node) -> Any:
+def write_slice_grad(writer: Writer, node: Node) -> str:
     """Zeros around a slice."""
     dy, x = node.args[:2]
     begin, end, step = (
@@ -291,9 +297,11 @@ def write_slice_grad(writer: Writer, node: Node) -> Any:
     return writer.emit("Pad", writer.name(dy), writer.whole(*ends))
 
 
-def _around(node: Node, low: Any, high: Any, extent: Any) -> tuple[int, int]:
+def _around(
+    node: Node, low: Extent | None, high: Extent | None, extent: Extent
+) -> tuple[int, int]:
     """The places before a slice, and those behind it."""
-    if not isinstance(extent, int):
+    if isinstance(extent, Dim) or isinstance(low, Dim) or isinstance(high, Dim):
         raise GraphError(f"{node.place}: ONNX is written for slices of known sizes")
     taken = range(extent)[low:high]
     return taken.start, extent - len(taken) - taken.start

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from tensorlang import graph
 from tensorlang.errors import GraphError, ShapeError
 from tensorlang.graph.network import training
-from tensorlang.graph.values import Node
+from tensorlang.graph.values import Node, Tensor
 from tensorlang.onnx.calls import Call, meant
 from tensorlang.onnx.functions import TRAINING
 from tensorlang.onnx.operators.shapes import filled
-from tensorlang.onnx.reading import Number, reads
+from tensorlang.onnx.reading import Number, Results, reads
 from tensorlang.onnx.writer import Writer, argument, writes
 from tensorlang.ops import nn
 
 
 @reads("LayerNormalization")
-def layer_norm(x: Any, scale: Any, b: Any = None, *, axis: int, epsilon: float) -> Any:
+def layer_norm(
+    x: Tensor, scale: Tensor, b: Tensor | None = None, *, axis: int, epsilon: float
+) -> Results:
     """A norm of the dimensions from an axis on."""
     normal = x.shape[axis:] if -x.ndim <= axis < x.ndim else ()
     if scale.shape != normal or (b is not None and b.shape != normal):
@@ -30,17 +30,17 @@ def layer_norm(x: Any, scale: Any, b: Any = None, *, axis: int, epsilon: float) 
 @reads("BatchNormalization")
 def batch_norm(  # noqa: PLR0917 - in ONNX's order
     call: Call,
-    x: Any,
-    scale: Any,
-    b: Any,
-    mean: Any,
-    var: Any,
+    x: Tensor,
+    scale: Tensor,
+    b: Tensor,
+    mean: Tensor,
+    var: Tensor,
     *,
     epsilon: float,
     momentum: float,
     training_mode: bool = False,
     is_test: bool = True,
-) -> Any:
+) -> Results:
     """A norm by the running moments; in training, by those of the batch.
 
     What a file says of training holds while it is trained: `training_mode` alone does
@@ -63,13 +63,13 @@ def batch_norm(  # noqa: PLR0917 - in ONNX's order
 @reads("Dropout")
 def dropout(
     call: Call,
-    data: Any,
+    data: Tensor,
     ratio: Number = 0.5,
     training_mode: Number = False,
     *,
     seed: int | None = None,
     is_test: bool = True,
-) -> Any:
+) -> Results:
     """In training, with a key of the network's own; in use, nothing is dropped.
 
     ONNX does not say what generator a seed is for, so it has no meaning here.
@@ -84,12 +84,12 @@ def dropout(
     return data, filled(data.shape, np.ones((), bool))
 
 
-def _ones(x: Any, extent: Any) -> Any:
+def _ones(x: Tensor, extent: int | tuple[int, ...]) -> np.ndarray:
     return np.ones(extent, x.spec.numpy)
 
 
 @writes("nn.layer_norm")
-def write_layer_norm(writer: Writer, node: Node) -> Any:
+def write_layer_norm(writer: Writer, node: Node) -> str:
     """A norm of the last dimension."""
     x, weight = node.args[0], argument(node, 1, "weight", None)
     bias, eps = argument(node, 2, "bias", None), argument(node, 3, "eps", 1e-5)
@@ -101,7 +101,7 @@ def write_layer_norm(writer: Writer, node: Node) -> Any:
 
 
 @writes("nn.rms_norm")
-def write_rms_norm(writer: Writer, node: Node) -> Any:
+def write_rms_norm(writer: Writer, node: Node) -> str:
     """A norm by the mean square, by a function that stands in the file."""
     x, weight = node.args[0], argument(node, 1, "weight", None)
     w = writer.name(_ones(x, x.shape[-1]) if weight is None else weight, x)
@@ -120,7 +120,7 @@ def _norm_arrays(writer: Writer, node: Node) -> tuple[list[str], int]:
 
 
 @writes("nn.batch_norm")
-def write_batch_norm(writer: Writer, node: Node) -> Any:
+def write_batch_norm(writer: Writer, node: Node) -> str:
     """A batch norm in use."""
     (x, mean, var, w, b), axis = _norm_arrays(writer, node)
     if axis != 1:
@@ -130,12 +130,12 @@ def write_batch_norm(writer: Writer, node: Node) -> Any:
 
 
 @writes("nn.batch_norm_train")
-def write_batch_norm_train(writer: Writer, node: Node) -> Any:
+def write_batch_norm_train(writer: Writer, node: Node) -> list[str]:
     """A batch norm that asks whether it is trained."""
     (x, mean, var, w, b), axis = _norm_arrays(writer, node)
     rank = node.args[0].ndim
     axes = [at for at in range(rank) if at != axis % rank]
-    return writer.call(
+    return writer.call_all(
         "batch_norm_train",
         *(x, mean, var, w, b, TRAINING),
         results=3,

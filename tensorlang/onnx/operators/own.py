@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from tensorlang.errors import GraphError
 from tensorlang.graph.network import training
-from tensorlang.graph.values import Key, Node
+from tensorlang.graph.values import Key, Node, Tensor
 from tensorlang.onnx.functions import DOMAIN, TRAINING
-from tensorlang.onnx.reading import Ints, reads
+from tensorlang.onnx.reading import Ints, Read, Results, reads
 from tensorlang.onnx.writer import Write, Writer, argument, writes
-from tensorlang.ops import math, nn, random
+from tensorlang.ops import Operator, math, nn, random
 from tensorlang.ops.nn.dropout import scalars
 
 # functions of one array
@@ -23,7 +23,7 @@ _PLAIN: Final = {
 }
 
 
-def _reader(op: Any) -> Any:
+def _reader(op: Operator) -> Read:
     return lambda x: op(x)  # noqa: PLW0108 - whose signature is read
 
 
@@ -37,49 +37,49 @@ for _name, _op in _PLAIN.items():
 
 
 @reads("dense", domain=DOMAIN)
-def dense(x: Any, w: Any, b: Any) -> Any:
+def dense(x: Tensor, w: Tensor, b: Tensor) -> Results:
     """A dense layer behind any number of dimensions."""
     return nn.dense(x, w, b)
 
 
 @reads("dense_without_bias", domain=DOMAIN)
-def dense_without_bias(x: Any, w: Any) -> Any:
+def dense_without_bias(x: Tensor, w: Tensor) -> Results:
     """The same without a bias."""
     return nn.dense(x, w)
 
 
 @reads("gelu", domain=DOMAIN)
-def gelu(x: Any) -> Any:
+def gelu(x: Tensor) -> Results:
     """GELU, exact."""
     return nn.gelu(x)
 
 
 @reads("gelu_tanh", domain=DOMAIN)
-def gelu_tanh(x: Any) -> Any:
+def gelu_tanh(x: Tensor) -> Results:
     """GELU by tanh."""
     return nn.gelu(x, "tanh")
 
 
 @reads("rms_norm", domain=DOMAIN)
-def rms_norm(x: Any, weight: Any, *, eps: float) -> Any:
+def rms_norm(x: Tensor, weight: Tensor, *, eps: float) -> Results:
     """A norm by the mean square."""
     return nn.rms_norm(x, weight, eps)
 
 
 @reads("batch_norm_train", domain=DOMAIN)
 def batch_norm_train(  # noqa: PLR0917 - as in the file
-    x: Any,
-    mean: Any,
-    var: Any,
-    weight: Any,
-    bias: Any,
-    asked: Any,
+    x: Tensor,
+    mean: Tensor,
+    var: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    asked: Tensor,
     *,
     axes: Ints,
     inner: Ints,
     momentum: float,
     eps: float,
-) -> Any:
+) -> Results:
     """A batch norm that asks whether it is trained; our programs know it."""
     del asked
     listed = axes if isinstance(axes, (list, tuple)) else ()
@@ -93,13 +93,13 @@ def batch_norm_train(  # noqa: PLR0917 - as in the file
 
 
 @reads("split", domain=DOMAIN)
-def split(key: Key, *, num: int) -> Any:
+def split(key: Key, *, num: int) -> Results:
     """Keys from a key; where nothing is trained there is none."""
     return None if key is None else random.split(key, num)
 
 
 @writes("random.split")
-def write_split(writer: Writer, node: Node) -> Any:
+def write_split(writer: Writer, node: Node) -> str:
     """Keys from a key."""
     num = argument(node, 1, "num", 2)
     if not isinstance(num, int) or node.args[0].shape:
@@ -110,14 +110,16 @@ def write_split(writer: Writer, node: Node) -> Any:
 
 
 @writes("element")
-def write_element(writer: Writer, node: Node) -> Any:
+def write_element(writer: Writer, node: Node) -> str:
     """One key of several."""
     at = writer.constant(np.array(node.args[1], np.int64))
     return writer.emit("Gather", writer.name(node.args[0]), at, axis=0)
 
 
 @reads("dropout", domain=DOMAIN)
-def dropout(x: Any, key: Key, asked: Any, *, rate: str, limit: int, keep: float) -> Any:
+def dropout(
+    x: Tensor, key: Key, asked: Tensor, *, rate: str, limit: int, keep: float
+) -> Results:
     """Dropout by a key that is given."""
     del asked
     return nn.dropout(x, _rate(x, rate, limit, keep), key=key)
@@ -125,15 +127,15 @@ def dropout(x: Any, key: Key, asked: Any, *, rate: str, limit: int, keep: float)
 
 @reads("dropout_train", domain=DOMAIN)
 def dropout_train(
-    x: Any, state: Key, asked: Any, *, rate: str, limit: int, keep: float
-) -> Any:
+    x: Tensor, state: Key, asked: Tensor, *, rate: str, limit: int, keep: float
+) -> Results:
     """Dropout that asks whether it is trained; our programs know it."""
     del asked
     known = _rate(x, rate, limit, keep)
     return nn.dropout_train(x, state, known) if training() else (x, state)
 
 
-def _rate(x: Any, rate: str, limit: int, keep: float) -> float:
+def _rate(x: Tensor, rate: str, limit: int, keep: float) -> float:
     """The rate, from which `limit` and `keep` follow.
 
     Raises:
@@ -149,7 +151,7 @@ def _rate(x: Any, rate: str, limit: int, keep: float) -> float:
     return known
 
 
-def _told(node: Node, rate: float) -> dict[str, Any]:
+def _told(node: Node, rate: float) -> dict[str, str | float]:
     if argument(node, 9, "stream", "jax") != "jax":
         raise GraphError(f"{node.place}: ONNX is written for dropout's stream 'jax'")
     limit, keep = scalars(rate, node.args[0].spec.numpy)
@@ -157,7 +159,7 @@ def _told(node: Node, rate: float) -> dict[str, Any]:
 
 
 @writes("nn.dropout")
-def write_dropout(writer: Writer, node: Node) -> Any:
+def write_dropout(writer: Writer, node: Node) -> str:
     """Dropout by a key that is given."""
     given = _told(node, float(argument(node, 1, "rate", None)))
     key = writer.name(node.kwargs["key"])
@@ -166,8 +168,8 @@ def write_dropout(writer: Writer, node: Node) -> Any:
 
 
 @writes("nn.dropout_train")
-def write_dropout_train(writer: Writer, node: Node) -> Any:
+def write_dropout_train(writer: Writer, node: Node) -> list[str]:
     """Dropout that asks whether it is trained, and threads its state."""
     given = _told(node, float(argument(node, 2, "rate", None)))
     names = map(writer.name, node.args[:2])
-    return writer.call("dropout_train", *names, TRAINING, results=2, **given)
+    return writer.call_all("dropout_train", *names, TRAINING, results=2, **given)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from tensorlang.errors import GraphError, ShapeError
-from tensorlang.graph.values import Node
+from tensorlang.graph.values import Node, Tensor
 from tensorlang.onnx.folding import lifted
-from tensorlang.onnx.reading import reads
+from tensorlang.onnx.reading import Results, reads
 from tensorlang.onnx.writer import Writer, argument, writes
 from tensorlang.ops import math, nn
 
@@ -16,16 +16,16 @@ _ACTIVATIONS: Final = {"relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh"}
 
 @reads("Gemm")
 def gemm(
-    a: Any,
-    b: Any,
-    c: Any = None,
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None = None,
     *,
     alpha: float,
     beta: float,
     transA: bool,  # noqa: N803 - ONNX's name
     transB: bool,  # noqa: N803 - the same
     broadcast: int = 1,
-) -> Any:
+) -> Results:
     """A product of two matrices, scaled and added to."""
     del broadcast
     a, b = lifted(a), lifted(b)
@@ -47,7 +47,7 @@ def gemm(
 
 
 @reads("MatMul")
-def matmul(a: Any, b: Any) -> Any:
+def matmul(a: Tensor, b: Tensor) -> Results:
     """A product of matrices; of a matrix of weights, a dense layer."""
     a, b = lifted(a), lifted(b)
     if not (a.ndim and b.ndim):
@@ -68,12 +68,12 @@ def activated(writer: Writer, y: str, activation: str | None) -> str:
     if activation is None:
         return y
     if activation in {"silu", "gelu", "gelu_tanh"}:
-        return str(writer.call(activation, y))
-    return str(writer.emit(_ACTIVATIONS[activation], y))
+        return writer.call(activation, y)
+    return writer.emit(_ACTIVATIONS[activation], y)
 
 
 @writes("nn.dense")
-def write_dense(writer: Writer, node: Node) -> Any:
+def write_dense(writer: Writer, node: Node) -> str:
     """A product with a weight, its bias, activation and residual."""
     x, w = node.args[:2]
     b = argument(node, 2, "b", None)
@@ -95,7 +95,7 @@ def write_dense(writer: Writer, node: Node) -> Any:
 
 
 @writes("math.matmul")
-def write_matmul(writer: Writer, node: Node) -> Any:
+def write_matmul(writer: Writer, node: Node) -> str:
     """A product of matrices, either of them transposed first."""
     names = []
     for value, flag in zip(node.args[:2], ("transpose_a", "transpose_b"), strict=True):

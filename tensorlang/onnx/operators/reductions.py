@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from tensorlang.errors import GraphError
-from tensorlang.graph.values import Node
+from tensorlang.graph.values import Node, Tensor
+from tensorlang.onnx.calls import Operand
 from tensorlang.onnx.folding import folded, lifted
-from tensorlang.onnx.reading import Ints, reads
+from tensorlang.onnx.reading import Ints, Read, Results, reads
 from tensorlang.onnx.writer import Write, Writer, argument, writes
-from tensorlang.ops import math
+from tensorlang.ops import Operator, math
 
 _REDUCTIONS: Final = {
     "ReduceSum": math.sum,
@@ -23,7 +23,7 @@ _REDUCTIONS: Final = {
     "ReduceLogSumExp": math.logsumexp,
 }
 # what is done before the sum, and after it
-_COMPOSED: Final[dict[str, tuple[Any, Any]]] = {
+_COMPOSED: Final[dict[str, tuple[Operator | None, Operator | None]]] = {
     "ReduceL1": (math.abs, None),
     "ReduceL2": (math.square, math.sqrt),
     "ReduceLogSum": (None, math.log),
@@ -31,14 +31,16 @@ _COMPOSED: Final[dict[str, tuple[Any, Any]]] = {
 }
 
 
-def _reader(op: Any, before: Any = None, after: Any = None) -> Callable[..., Any]:
+def _reader(
+    op: Operator, before: Operator | None = None, after: Operator | None = None
+) -> Read:
     def read(
-        data: Any,
+        data: Operand,
         axes: Ints | None = None,
         *,
         keepdims: bool,
         noop_with_empty_axes: bool = False,
-    ) -> Any:
+    ) -> Results:
         x = data if before is None else before(lifted(data))
         if axes or not noop_with_empty_axes:
             x = _reduced(op, x, axes or None, keepdims)
@@ -47,16 +49,17 @@ def _reader(op: Any, before: Any = None, after: Any = None) -> Callable[..., Any
     return read
 
 
-def _reduced(op: Any, x: Any, axes: Ints | None, keepdims: bool) -> Any:
+def _reduced(op: Operator, x: Operand, axes: Ints | None, keepdims: bool) -> Operand:
     """A reduction; of constant integers, by NumPy where it has that."""
     known = getattr(np, op.__name__, None)
     if known and isinstance(x, np.ndarray) and x.dtype.kind in "iuO":
         return folded(known, x, axis=axes, keepdims=keepdims)
-    return op(lifted(x), axes, keepdims)
+    made: Tensor = op(lifted(x), axes, keepdims)
+    return made
 
 
 def _writer(kind: str) -> Write:
-    def write(writer: Writer, node: Node) -> Any:
+    def write(writer: Writer, node: Node) -> str:
         axis = argument(node, 1, "axis", None)
         keep = int(argument(node, 2, "keepdims", False))
         axes = (axis,) if isinstance(axis, int) else axis
@@ -66,15 +69,15 @@ def _writer(kind: str) -> Write:
     return write
 
 
-def _position(op: Any) -> Callable[..., Any]:
-    def read(data: Any, *, axis: int, keepdims: bool) -> Any:
+def _position(op: Operator) -> Read:
+    def read(data: Tensor, *, axis: int, keepdims: bool) -> Results:
         return op(data, axis, keepdims)
 
     return read
 
 
 def _write_position(kind: str) -> Write:
-    def write(writer: Writer, node: Node) -> Any:
+    def write(writer: Writer, node: Node) -> str:
         axis = argument(node, 1, "axis", None)
         if axis is None:
             raise GraphError(f"{node.place}: {kind} of ONNX is along one axis")

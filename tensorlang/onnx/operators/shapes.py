@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from math import prod
 
 import numpy as np
 
 from tensorlang.errors import GraphError, ShapeError
-from tensorlang.graph.specs import Dim, TensorSpec
-from tensorlang.graph.values import Node, Value, zeros
-from tensorlang.onnx.calls import dtype_in
+from tensorlang.graph.specs import Dim, Extent, TensorSpec
+from tensorlang.graph.values import Node, Tensor, Value, zeros
+from tensorlang.onnx.calls import Operand, dtype_in
 from tensorlang.onnx.folding import checked_size, either, folded, tidy
-from tensorlang.onnx.reading import Ints, Sizes, reads
+from tensorlang.onnx.reading import Ints, Results, Sizes, reads
 from tensorlang.onnx.writer import Writer, argument, writes
 from tensorlang.ops import math, nn
 
@@ -20,26 +20,26 @@ _reshape, _transpose = either(nn.reshape), either(nn.transpose)
 
 
 @reads("Shape", folds=True)
-def shape(data: Any, *, start: int = 0, end: int | None = None) -> Any:
+def shape(data: Operand, *, start: int = 0, end: int | None = None) -> Results:
     """The sizes of an array: whole numbers, and names where they are open."""
     return tidy(np.array(data.shape[start:end], object))
 
 
 @reads("Size", folds=True)
-def size(data: Any) -> Any:
+def size(data: Operand) -> Results:
     """The number of elements."""
     return tidy(np.array(_product(data.shape), object))
 
 
-def _product(shape: Sequence[Any]) -> Any:
-    made: Any = 1
+def _product(shape: Sequence[Extent]) -> Extent:
+    made: Extent = 1
     for extent in shape:
         made = made * extent
     return made
 
 
 @reads("Flatten", folds=True)
-def flatten(input: Any, *, axis: int) -> Any:
+def flatten(input: Operand, *, axis: int) -> Results:
     """The dimensions before an axis as one, and those behind it."""
     if not -input.ndim <= axis <= input.ndim:
         raise ShapeError(f"axis {axis} of an array with {input.ndim} dimensions")
@@ -51,13 +51,13 @@ def flatten(input: Any, *, axis: int) -> Any:
 
 
 @writes("nn.batch_flatten")
-def write_flatten(writer: Writer, node: Node) -> Any:
+def write_flatten(writer: Writer, node: Node) -> str:
     """All dimensions behind the batch as one."""
     return writer.emit("Flatten", writer.name(node.args[0]), axis=1)
 
 
 @reads("Reshape", folds=True)
-def reshape(data: Any, shape: Sizes, *, allowzero: bool = False) -> Any:
+def reshape(data: Operand, shape: Sizes, *, allowzero: bool = False) -> Results:
     """Another shape: 0 takes over a size, unless `allowzero`; -1 is what is left."""
     if not allowzero and any(n == 0 for n in shape[data.ndim :]):
         raise ShapeError(f"shape {shape} takes over sizes that {data.shape} has not")
@@ -77,18 +77,18 @@ def reshape(data: Any, shape: Sizes, *, allowzero: bool = False) -> Any:
     return nn.reshape(data, tuple(_completed(made, data)))
 
 
-def _completed(shape: list[Any], x: Any) -> list[Any]:
+def _completed(shape: list[Extent], x: Tensor) -> list[Extent]:
     """The shape with its -1 as a number, where the other sizes say it."""
     open_ = [n for n in x.shape if isinstance(n, Dim)]
     if shape.count(-1) != 1 or [n for n in shape if isinstance(n, Dim)] != open_:
         return shape
-    has = _product([n for n in x.shape if not isinstance(n, Dim)])
-    rest = _product([n for n in shape if not isinstance(n, Dim) and n != -1])
+    has = prod(n for n in x.shape if isinstance(n, int))
+    rest = prod(n for n in shape if isinstance(n, int) and n != -1)
     return [has // rest if n == -1 and rest else n for n in shape]
 
 
 @writes("nn.reshape")
-def write_reshape(writer: Writer, node: Node) -> Any:
+def write_reshape(writer: Writer, node: Node) -> str:
     """Another shape, with one open size at most."""
     (x, *_), shape = node.args, node.results[0].shape
     open_ = [at for at, extent in enumerate(shape) if isinstance(extent, Dim)]
@@ -100,7 +100,7 @@ def write_reshape(writer: Writer, node: Node) -> Any:
 
 
 @reads("Squeeze", folds=True)
-def squeeze(data: Any, axes: Ints | None = None) -> Any:
+def squeeze(data: Operand, axes: Ints | None = None) -> Results:
     """Dimensions of one element go: those of the axes, or all."""
     if axes is None:
         if any(isinstance(n, Dim) for n in data.shape):
@@ -116,7 +116,7 @@ def squeeze(data: Any, axes: Ints | None = None) -> Any:
 
 
 @reads("Unsqueeze", folds=True)
-def unsqueeze(data: Any, axes: Ints) -> Any:
+def unsqueeze(data: Operand, axes: Ints) -> Results:
     """Dimensions of one element come."""
     shape = list(data.shape)
     for axis in sorted(_places(axes, data.ndim + len(axes))):
@@ -137,13 +137,13 @@ def _places(axes: Ints, rank: int) -> set[int]:
 
 
 @reads("Transpose", folds=True)
-def transpose(data: Any, *, perm: Ints | None = None) -> Any:
+def transpose(data: Operand, *, perm: Ints | None = None) -> Results:
     """The dimensions in another order; reversed where none is given."""
     return _transpose(data, perm)
 
 
 @writes("nn.transpose")
-def write_transpose(writer: Writer, node: Node) -> Any:
+def write_transpose(writer: Writer, node: Node) -> str:
     """The dimensions in another order."""
     x = node.args[0]
     axes = argument(node, 1, "axes", None) or tuple(range(x.ndim))[::-1]
@@ -151,7 +151,7 @@ def write_transpose(writer: Writer, node: Node) -> Any:
 
 
 @reads("Expand", folds=True)
-def expand(input: Any, shape: Sizes) -> Any:
+def expand(input: Operand, shape: Sizes) -> Results:
     """The array repeated where it has one element."""
     rank = max(input.ndim, len(shape))
     own, wanted = (
@@ -164,7 +164,7 @@ def expand(input: Any, shape: Sizes) -> Any:
     return filled(made, input)
 
 
-def filled(shape: Sequence[Any], x: Any) -> Any:
+def filled(shape: Sequence[Extent], x: Operand) -> Operand:
     """An array that broadcasts to a shape, in it; a value, where the shape is open."""
     spec = TensorSpec(tuple(shape), dtype_in(x).name)
     checked_size(spec.shape, spec.numpy.itemsize)
@@ -173,8 +173,10 @@ def filled(shape: Sequence[Any], x: Any) -> Any:
             return x
     elif not any(isinstance(n, Dim) for n in spec.shape):
         return np.broadcast_to(x, spec.shape)  # type: ignore[arg-type]
-    elif not x.any():
-        return zeros(spec)
+    empty: Tensor = zeros(spec)
+    if isinstance(x, np.ndarray) and not x.any():
+        return empty
     # the negative zero stays what it is where a zero is subtracted
     op = math.add if spec.dtype == "bool" else math.subtract
-    return op(x, zeros(spec))
+    made: Tensor = op(x, empty)
+    return made

@@ -357,3 +357,51 @@ def test_moments_that_are_computed_are_refused(tmp_path) -> None:
     )
     with pytest.raises(GraphError, match=r"moments have to be initializers"):
         Model.load(path, train=True)
+
+
+def of_a_size(tmp_path, lines):
+    return written(
+        tmp_path,
+        f"""m (float[N, 4] x, int64 k) => (float[N, 4] y) {{
+          zero = Constant <value = int64 {{0}}> ()
+          two = Constant <value = int64 {{2}}> ()
+          four = Constant <value = int64[1] {{4}}> ()
+          s = Shape(x)  n = Gather(s, zero)
+          {lines}
+        }}""",
+    )
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "m = Mul(n, two)  size = Div(m, two)",
+        "m = Sub(two, n)  size = Sub(two, m)",
+        "same = Equal(n, n)  size = Where(same, n, two)",
+    ],
+)
+def test_a_size_is_computed_with_as_a_number(tmp_path, lines) -> None:
+    lines += """
+    row = Unsqueeze(size, zero)  shape = Concat<axis = 0>(row, four)
+    y = Reshape(x, shape)"""
+    x = RNG.normal(size=(3, 4)).astype(np.float32)
+    np.testing.assert_array_equal(Model.load(of_a_size(tmp_path, lines))(x, 1), x)
+
+
+@pytest.mark.parametrize("line", ["z = Div(n, k)", "z = Equal(k, n)"])
+def test_an_open_size_beside_data_is_refused(tmp_path, line) -> None:
+    with pytest.raises(GraphError, match=r"open size is used beside data"):
+        Model.load(of_a_size(tmp_path, f"{line}  y = Relu(x)"))
+
+
+def test_a_range_begins_at_a_weight_of_one_number(tmp_path) -> None:
+    path = written(
+        tmp_path,
+        """m (float[4] x) => (float[4] y) <float[1] w = {1}> {
+          limit = Constant <value = float {5}> ()
+          delta = Constant <value = float {1}> ()
+          z = Range(w, limit, delta)  y = Mul(x, z)
+        }""",
+    )
+    y = Model.load(path)(np.ones(4, np.float32))
+    np.testing.assert_array_equal(y, np.arange(1, 5, dtype=np.float32))
