@@ -7,7 +7,7 @@ arrays that have a shape and no memory (`tensorlang.ops.inference`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -24,7 +24,16 @@ from tensorlang.graph.specs import (
     names_in,
     sample,
 )
-from tensorlang.graph.values import REPLAYING, Value, make, mapped, values_in
+from tensorlang.graph.values import (
+    REPLAYING,
+    Argument,
+    Arguments,
+    Made,
+    Value,
+    make,
+    mapped,
+    values_in,
+)
 from tensorlang.ops import random
 from tensorlang.ops.dispatch import Late
 from tensorlang.ops.inference import abstract, results
@@ -37,7 +46,7 @@ from tensorlang.ops.tensors import MOST_ELEMENTS
 _CUTTING: Final = ("nn.slice", "nn.slice_grad")
 
 
-def apply(op: Operator, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+def apply(op: Operator, args: Arguments, kwargs: Mapping[str, Argument]) -> Made:
     """What an operator gives for symbolic values: a value, or a tuple of them.
 
     Raises:
@@ -62,7 +71,7 @@ def apply(op: Operator, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any
 
 
 def inferred(
-    op: Operator, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    op: Operator, args: Arguments, kwargs: Mapping[str, Argument]
 ) -> tuple[tuple[Spec, ...], bool]:
     """Specs of an operator's results, and whether it has just one.
 
@@ -89,7 +98,7 @@ def inferred(
     return by_samples(names, ask, beyond), single
 
 
-def _beyond(op: Operator, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int:
+def _beyond(op: Operator, args: Arguments, kwargs: Mapping[str, Argument]) -> int:
     """The size that all open ones are larger than, where an operator is asked.
 
     It is asked of no negative size; and a slice, of dimensions that reach further than
@@ -100,7 +109,7 @@ def _beyond(op: Operator, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> i
     return needed + (_reach(nest) if op.id in _CUTTING else 0)
 
 
-def _reach(nest: Any) -> int:
+def _reach(nest: object) -> int:
     """How far the bounds in a nest reach together; beyond any array is its end."""
     if isinstance(nest, (tuple, list)):
         return sum(map(_reach, nest))
@@ -109,7 +118,7 @@ def _reach(nest: Any) -> int:
     return least(nest)
 
 
-def _lifted(arg: Any) -> Any:
+def _lifted(arg: Argument) -> Argument:
     """Arrays and keys in an argument as constants of the program."""
     if isinstance(arg, (np.ndarray, random.Key)):
         return constant(arg)
@@ -118,28 +127,28 @@ def _lifted(arg: Any) -> Any:
     return arg
 
 
-def _stand_in(value: Value, sizes: Mapping[str, int]) -> Any:
+def _stand_in(value: Value, sizes: Mapping[str, int]) -> np.ndarray | random.Key:
     """An array or key of the value's spec, without data of its own."""
     spec = value.spec.at(sizes)
-    shape: Any = spec.shape
+    shape = at_sizes(spec.shape, {})
     if isinstance(spec, KeySpec):
         how = impl(spec.impl)
         return random.Key(how.name, np.zeros((*shape, how.key_words), how.dtype))
     return abstract(shape, spec.numpy)
 
 
-def _spec_of(result: Any) -> Spec:
+def _spec_of(result: Late | random.Key | np.ndarray) -> Spec:
     if isinstance(result, random.Key):
         return KeySpec(result.shape, result.impl)
-    array = result.array if type(result) is Late else result
+    array = result.array if isinstance(result, Late) else result
     return TensorSpec(array.shape, array.dtype.name)
 
 
 def _explained(  # noqa: PLR0917 - what there is to tell
     problem: TensorlangError,
     op: Operator,
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
+    args: Arguments,
+    kwargs: Mapping[str, Argument],
     place: str,
     layer: str,
 ) -> TensorlangError:

@@ -9,7 +9,7 @@ other calls out first (`graph.inline`), and keeps what they computed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from tensorlang.graph import second_order as _second  # noqa: F401 - the same
 from tensorlang.graph.gradients import Found, Site, arguments_of, is_float, of_operator
 from tensorlang.graph.leaves import constant
 from tensorlang.graph.scopes import named, outside
-from tensorlang.graph.specs import TensorSpec
+from tensorlang.graph.specs import TensorSpec, at_sizes
 from tensorlang.graph.values import Form, Node, Value, zeros
 from tensorlang.ops import math
 
@@ -39,7 +39,7 @@ def gradients(
     of: Value | Sequence[Value],
     wrt: Sequence[Value],
     seeds: Sequence[Value | None] | None = None,
-) -> list[Any]:
+) -> list[Value]:
     """The gradients of a value with respect to others.
 
     Args:
@@ -67,7 +67,7 @@ def _one(value: Value) -> Value:
             "sum it, or give seeds"
         )
     assert isinstance(value.spec, TensorSpec)
-    return constant(np.ones(value.spec.at({}).shape, value.spec.numpy))
+    return constant(np.ones(at_sizes(value.shape, {}), value.spec.numpy))
 
 
 def or_zeros(gradient: Value | None, value: Value) -> Value:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from tensorlang.graph.autodiff import (
     FOR_GRAD,
@@ -15,7 +14,7 @@ from tensorlang.graph.autodiff import (
 )
 from tensorlang.graph.forms import IF, LET, Function
 from tensorlang.graph.gradients import Found, is_float
-from tensorlang.graph.program import Graph, trace
+from tensorlang.graph.program import Body, Graph, trace
 from tensorlang.graph.rewriting import Rewriter
 from tensorlang.graph.scopes import outside
 from tensorlang.graph.values import Key, Node, Value, make
@@ -24,8 +23,8 @@ from tensorlang.graph.values import Key, Node, Value, make
 class _Replay(Rewriter):
     """Nodes computed again: their draws repeat those of the first time."""
 
-    def copied(self, node: Node, *args: Any, **kwargs: Any) -> tuple[Value, ...]:
-        made = super().copied(node, *args, **kwargs)
+    def node(self, node: Node) -> Sequence[Value]:
+        made = self.copied(node)
         if made and made[0].node is not None:
             made[0].node.replay = True
         return made
@@ -80,8 +79,8 @@ def _if(node: Node, dys: tuple[Value | None, ...], wanted: frozenset[Value]) -> 
     around = dict.fromkeys(value for graph in node.graphs for value in graph.free)
     asked = [value for value in around if value in wanted]
 
-    def back(graph: Graph) -> Callable[[], Any]:
-        def branch() -> Any:
+    def back(graph: Graph) -> Callable[[], tuple[Value, ...]]:
+        def branch() -> tuple[Value, ...]:
             found = backward(_again(graph, ()), dys, asked)
             return tuple(or_zeros(found.get(value), value) for value in asked)
 
@@ -106,7 +105,7 @@ def _loop(node: Node, dys: tuple[Value | None, ...], wanted: frozenset[Value]) -
     at = [n for n, value in enumerate(carry) if is_float(value)]
     free = [value for value in body.free if value in wanted]
 
-    def turn(*given: Value) -> tuple[Any, ...]:
+    def turn(*given: Value) -> tuple[Value, ...]:
         inputs, back = given[: len(body.inputs)], given[len(body.inputs) :]
         outputs = _again(body, inputs)
         own = inputs[1:] if counted else inputs
@@ -141,7 +140,7 @@ FORMS.update(
 )
 
 
-def checkpoint(function: Callable[..., Any]) -> Function:
+def checkpoint(function: Body) -> Function:
     """A function of which training keeps the arguments, and computes the rest again.
 
     Usable as a decorator, or around a layer's application.

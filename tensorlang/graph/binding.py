@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from tensorlang import targets
 from tensorlang.errors import GraphError
 from tensorlang.graph.binding_forms import FORMS, storage
 from tensorlang.graph.leaves import ConstantKey, ConstantTensor, Weight
@@ -21,12 +22,23 @@ from tensorlang.graph.memory import Lifetime, placed
 from tensorlang.graph.passes import WrittenOut
 from tensorlang.graph.program import Graph
 from tensorlang.graph.specs import KeySpec, TensorSpec, at_sizes
-from tensorlang.graph.values import Key, Node, Value, mapped, values_in
+from tensorlang.graph.values import (
+    Argument,
+    Arguments,
+    Key,
+    Named,
+    Node,
+    Value,
+    mapped,
+    values_in,
+)
 from tensorlang.ops import ahead, random
 from tensorlang.ops.operator import Operator
 from tensorlang.runtime import buffers
 
-Step: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...]]
+Step: TypeAlias = tuple[Callable[..., object], tuple[Any, ...]]
+Where: TypeAlias = targets.Target | str | ahead.Noting | None
+Target: TypeAlias = Where | Mapping[str, Where]  # or for each layer where
 
 _VIEWS: Final = {"let", "element"}
 
@@ -47,7 +59,7 @@ class Bound:
     outputs: tuple[Storage, ...] = ()
     steps: list[Step] = field(default_factory=list)
     workspace: int = 0
-    held: list[Any] = field(default_factory=list)
+    held: list[object] = field(default_factory=list)
 
     def __call__(self) -> None:
         """Run once, on what stands in the inputs."""
@@ -60,7 +72,7 @@ def bind(
     sizes: Mapping[str, int],
     known: Mapping[Value, Storage] | None = None,
     *,
-    target: Any = None,
+    target: Target = None,
 ) -> Bound:
     """Bind a program to memory.
 
@@ -86,7 +98,7 @@ def _build_ahead(
     program: Graph,
     sizes: Mapping[str, int],
     known: Mapping[Value, Storage],
-    target: Any,
+    target: Target,
 ) -> None:
     """Build the kernels of a program side by side."""
     several = target if isinstance(target, Mapping) else {"": target}
@@ -100,7 +112,7 @@ def _build_ahead(
     ahead.build(each for one in noting.values() for each in one.taken())
 
 
-def _in_place(arguments: tuple[Any, ...], known: Sequence[Storage]) -> bool:
+def _in_place(arguments: tuple[object, ...], known: Sequence[Storage]) -> bool:
     """Whether a launch reads and writes the memory of the program, and no copies.
 
     Where a front has made copies, it has to be called anew at each run.
@@ -132,7 +144,7 @@ class Binder:
         graph: Graph,
         sizes: Mapping[str, int],
         known: dict[Value, Storage],
-        target: Any,
+        target: Target,
     ) -> None:
         self.graph, self.sizes, self.target = graph, sizes, target
         self.at = known
@@ -182,7 +194,7 @@ class Binder:
             spec = value.spec.at(self.sizes)
             assert isinstance(spec, TensorSpec)
             part = block[offset : offset + life.size].view(spec.numpy)
-            self.at[value] = part.reshape(spec.shape)
+            self.at[value] = part.reshape(at_sizes(spec.shape, {}))
 
     def _lifetimes(self) -> tuple[list[Value], list[Lifetime]]:
         roots: dict[Value, Value] = {}
@@ -210,8 +222,8 @@ class Binder:
     def operator(self, node: Node) -> None:
         """An operator: its launch, prepared once."""
         assert isinstance(node.op, Operator)
-        args = at_sizes(mapped(node.args, self._argument), self.sizes)
-        kwargs = {
+        args: Arguments = at_sizes(mapped(node.args, self._argument), self.sizes)
+        kwargs: Named = {
             name: at_sizes(mapped(value, self._argument), self.sizes)
             for name, value in node.kwargs.items()
         }
@@ -233,7 +245,7 @@ class Binder:
             self.at[value] = each.words if isinstance(each, random.Key) else each
         self.made.held.append((args, kwargs, made))
 
-    def _argument(self, value: Value) -> Any:
+    def _argument(self, value: Value) -> Storage | random.Key:
         """What a value is for an operator: its memory, as an array or a fresh key."""
         held = self.storage(value)
         if isinstance(value.spec, KeySpec):
@@ -241,7 +253,7 @@ class Binder:
         return held
 
     def _dispatched(
-        self, node: Node, op: Operator, args: Any, kwargs: dict[str, Any]
+        self, node: Node, op: Operator, args: Arguments, kwargs: Named
     ) -> None:
         """An operator whose front looks at data, or copies it: called at each run."""
         for result in node.results:
@@ -283,18 +295,17 @@ def _is_view(node: Node) -> bool:
     return node.id in _VIEWS
 
 
-def _target_of(node: Node, target: Any) -> Any:
+def _target_of(node: Node, target: Target) -> Where:
     """Where a node computes; its gradient, where it does."""
     if not isinstance(target, Mapping):
         return target
     return target.get(node.path.partition(".")[0].rstrip("'"), target.get(""))
 
 
-def _fresh(argument: Any) -> Any:
+def _fresh(argument: Argument) -> Argument:
     return argument.clone() if isinstance(argument, random.Key) else argument
 
 
 def _bytes(spec: TensorSpec | KeySpec) -> int:
     assert isinstance(spec, TensorSpec)
-    shape: Any = spec.shape
-    return int(math.prod(shape)) * spec.numpy.itemsize
+    return math.prod(at_sizes(spec.shape, {})) * spec.numpy.itemsize

@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from tensorlang.graph.loops import Back, Loop, Storage, copies, is_set
-from tensorlang.graph.specs import KeySpec, TensorSpec
+from tensorlang.graph.specs import KeySpec, TensorSpec, at_sizes
 from tensorlang.graph.values import Node
 from tensorlang.ops.random.impls import impl
 from tensorlang.runtime import buffers
 
 if TYPE_CHECKING:
-    from tensorlang.graph.binding import Binder
+    from tensorlang.graph.binding import Binder, Bound
 
 
 def storage(spec: TensorSpec | KeySpec) -> Storage:
     """Fresh memory for a value of a spec without names: elements, or a key's words."""
-    shape: Any = spec.shape
+    shape = at_sizes(spec.shape, {})
     if isinstance(spec, KeySpec):
         how = impl(spec.impl)
         return np.zeros((*shape, how.key_words), how.dtype)
     return buffers.empty(shape, spec.numpy)
 
 
-def into(bound: Any, results: Sequence[Storage]) -> Callable[[], None]:
+def into(bound: Bound, results: Sequence[Storage]) -> Callable[[], None]:
     """Run a program, then copy what it gives over the results."""
     copy = copies(results, bound.outputs)
 
@@ -118,7 +118,7 @@ def zeros(binder: Binder, node: Node) -> None:
     (result,) = node.results
     spec = result.spec.at(binder.sizes)
     assert isinstance(spec, TensorSpec)
-    binder.at[result] = np.zeros(spec.shape, spec.numpy)
+    binder.at[result] = np.zeros(at_sizes(spec.shape, {}), spec.numpy)
 
 
 FORMS: Final[dict[str, Callable[[Binder, Node], None]]] = {

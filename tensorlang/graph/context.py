@@ -8,22 +8,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tensorlang.errors import ArgumentError, ShapeError
-from tensorlang.graph.binding import Bound, bind
+from tensorlang.graph.binding import Bound, Target, bind
 from tensorlang.graph.loops import Storage
 from tensorlang.graph.network import Network
 from tensorlang.graph.program import Graph
-from tensorlang.graph.running import KEPT, checked, given_back, sizes_of
+from tensorlang.graph.running import KEPT, Given, Result, checked, given_back, sizes_of
 from tensorlang.graph.values import Value
 
 if TYPE_CHECKING:
     from tensorlang.graph.references import Ref
-
-Target = Any
 
 
 class Context:
@@ -80,7 +78,7 @@ class Context:
         """Bytes of what is computed on the way."""
         return self.bound.workspace
 
-    def transform(self, *inputs: Any) -> Any:
+    def transform(self, *inputs: Given) -> Result:
         """What the network gives; states are read, and not changed.
 
         Raises:
@@ -89,7 +87,7 @@ class Context:
         graph = self.network.program
         return self.run(given_to(graph, inputs, len(self.network.specs)))
 
-    def run(self, arrays: Sequence[Storage]) -> Any:
+    def run(self, arrays: Sequence[Storage]) -> Result:
         """The same for arrays, and words of keys, that are known to fit in type."""
         network, bound = self._held
         graph = network.program
@@ -118,7 +116,7 @@ class Context:
         self._held = network, self._bound(network)
 
 
-def _counts(value: Any) -> bool:
+def _counts(value: object) -> bool:
     return isinstance(value, (int, np.integer)) and int(value) >= 0
 
 
@@ -137,7 +135,7 @@ def memory(
     return known
 
 
-def given_to(graph: Graph, inputs: Sequence[Any], count: int) -> list[Storage]:
+def given_to(graph: Graph, inputs: Sequence[Given], count: int) -> list[Storage]:
     """The arrays for the first inputs of a program.
 
     Raises:
@@ -171,7 +169,7 @@ def place(
         np.copyto(held, array)
 
 
-def transform(network: Network, inputs: Sequence[Any], target: Target) -> Any:
+def transform(network: Network, inputs: Sequence[Given], target: Target) -> Result:
     """See `Network.transform`."""
     arrays = given_to(network.program, inputs, len(network.specs))
     own = network.program.inputs[: len(arrays)]

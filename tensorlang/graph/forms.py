@@ -10,18 +10,20 @@ total = graph.loop(10, lambda i, sum: math.add(sum, x), start)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextvars import ContextVar
-from typing import Any, Final
+from typing import Final, TypeVar
 
 import numpy as np
 
 from tensorlang.errors import ArgumentError, GraphError, ShapeError
-from tensorlang.graph.leaves import constant
-from tensorlang.graph.program import Graph, trace
+from tensorlang.graph.leaves import Data, constant
+from tensorlang.graph.program import Body, Graph, trace
 from tensorlang.graph.scopes import current, outside, path
 from tensorlang.graph.specs import Spec, TensorSpec
-from tensorlang.graph.values import Form, Value, make
+from tensorlang.graph.values import Form, Made, Named, Value, make
+
+B = TypeVar("B", bound=Body)
 
 CALL: Final = Form("call")
 IF: Final = Form("if")
@@ -45,15 +47,15 @@ class Function:
             arguments, where it has a gradient of its own.
     """
 
-    def __init__(self, body: Callable[..., Any]) -> None:
+    def __init__(self, body: Body) -> None:
         self.name = getattr(body, "__name__", type(body).__name__)
         self.body = body
         self.checkpoint = False
-        self.gradient: Callable[..., Any] | None = None
+        self.gradient: Body | None = None
         self._graphs: dict[tuple[bool, tuple[Spec, ...]], Graph] = {}
         self.__doc__ = body.__doc__
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: Data) -> Made:
         """Call it in the program that is being written.
 
         Raises:
@@ -93,7 +95,7 @@ class Function:
             self._graphs[asked] = made
         return made
 
-    def with_gradient(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+    def with_gradient(self, rule: B) -> B:
         """Give it a gradient of its own: a decorator.
 
         The rule is called with the arguments, then the gradients of the results; it
@@ -103,17 +105,17 @@ class Function:
         return rule
 
 
-def function(body: Callable[..., Any]) -> Function:
+def function(body: Body) -> Function:
     """Make a function of a program: a decorator."""
     return Function(body)
 
 
 def cond(
-    condition: Any,
-    then: Callable[..., Any],
-    otherwise: Callable[..., Any],
-    *operands: Any,
-) -> Any:
+    condition: Data,
+    then: Body,
+    otherwise: Body,
+    *operands: Data,
+) -> Made:
     """What one of two branches gives: `then` where the condition is not 0.
 
     Args:
@@ -147,7 +149,7 @@ def cond(
     return _applied(IF, (test,), {}, graphs[0].outputs, graphs, single=graphs[0].single)
 
 
-def loop(count: Any, body: Callable[..., Any], *carry: Any) -> Any:
+def loop(count: Data, body: Body, *carry: Data) -> Made:
     """Run a body `count` times: it takes the turn's number and what the last gave.
 
     Args:
@@ -170,9 +172,7 @@ def loop(count: Any, body: Callable[..., Any], *carry: Any) -> Any:
     return _applied(FOR, start, {"count": turns}, start, [graph], single=graph.single)
 
 
-def while_loop(
-    condition: Callable[..., Any], body: Callable[..., Any], *carry: Any
-) -> Any:
+def while_loop(condition: Body, body: Body, *carry: Data) -> Made:
     """Run a body as long as a condition on the carry is not 0.
 
     Args:
@@ -200,22 +200,21 @@ def _single(what: str, *specs: Spec) -> None:
         raise ShapeError(f"{outside()}: {what} has one element, not {shown}")
 
 
-def _turns(count: Any) -> Any:
+def _turns(count: Data) -> int | Value:
     """How often a loop runs: a number, or a tensor of one whole number."""
     if isinstance(count, (int, np.integer)) and not isinstance(count, bool):
-        turns: Any = int(count)
-        whole = turns >= 0
+        if count >= 0:
+            return int(count)
+        shown: Spec | int = int(count)
     else:
         turns = constant(count)
         _single("the count of graph.loop", turns.spec)
-        whole = np.dtype(turns.spec.numpy).kind in "iu"
-    if not whole:
-        shown = turns.spec if isinstance(turns, Value) else turns
-        raise ArgumentError(
-            f"{outside()}: the count of graph.loop is a whole number from 0 on, not "
-            f"{shown}"
-        )
-    return turns
+        if isinstance(turns.spec, TensorSpec) and turns.spec.numpy.kind in "iu":
+            return turns
+        shown = turns.spec
+    raise ArgumentError(
+        f"{outside()}: the count of graph.loop is a whole number from 0 on, not {shown}"
+    )
 
 
 def _same(name: str, specs: tuple[Spec, ...], graph: Graph) -> None:
@@ -231,7 +230,7 @@ def _listed(specs: Sequence[Spec]) -> str:
     return f"({', '.join(map(str, specs))})"
 
 
-def let(name: str, value: Any) -> Any:
+def let(name: str, value: Data) -> Made:
     """A value under a name, which the text of the program shows."""
     made = _applied(LET, (constant(value),), {}, (constant(value),), [], single=True)
     made.name = name
@@ -241,12 +240,12 @@ def let(name: str, value: Any) -> Any:
 def _applied(
     form: Form,
     args: tuple[Value, ...],
-    kwargs: dict[str, Any],
+    kwargs: Named,
     like: Sequence[Value],
     graphs: Sequence[Graph],
     *,
     single: bool,
-) -> Any:
+) -> Made:
     """The results of a form, which have the specs of other values."""
     specs = [value.spec for value in like]
     node = make(form, args, kwargs, specs, graphs=graphs, where=outside(), path=path())

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from tensorlang.graph.gradients import arguments_of
 from tensorlang.graph.program import Graph
 from tensorlang.graph.rewriting import Rewriter
 from tensorlang.graph.scopes import named as layer
-from tensorlang.graph.values import Node, Value
+from tensorlang.graph.values import Named, Node, Value
 from tensorlang.ops import random
 
 _CONVOLUTIONS: Final = ("nn.conv1d", "nn.conv2d", "nn.conv3d")
@@ -46,8 +46,8 @@ class Chain:
     """
 
     head: Node
-    named: dict[str, Any]
-    more: dict[str, Any] = field(default_factory=dict)
+    named: Named
+    more: Named = field(default_factory=dict)
     nodes: list[Node] = field(default_factory=list)
     value: Value | None = None
     seen: list[Value] = field(default_factory=list)

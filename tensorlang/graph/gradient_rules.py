@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from tensorlang.graph.gradients import Found, Site, by_name, replaying, rule
-from tensorlang.graph.values import Value, zeros
+from tensorlang.graph.values import Argument, Made, Value, zeros
 from tensorlang.ops import math, nn, random
 from tensorlang.ops.registry import find
 
@@ -73,7 +72,7 @@ def beside(rank: int, axis: int) -> tuple[int, ...]:
     return tuple(at for at in range(rank) if at != axis % rank)
 
 
-def across(vector: Value, rank: int, axis: int) -> Any:
+def across(vector: Value, rank: int, axis: int) -> Made:
     """A vector in a shape that broadcasts along one axis."""
     shape = [1] * rank
     shape[axis] = -1
@@ -132,7 +131,7 @@ def _stack(site: Site) -> Found:
     ]
 
 
-def unbroadcast(dy: Value, operand: Value) -> Any:
+def unbroadcast(dy: Value, operand: Value) -> Made:
     """The gradient in the operand's shape."""
     if dy.shape == operand.shape:
         return dy
@@ -173,7 +172,7 @@ def _dense(site: Site) -> Found:
     x, w, b, layout = (named[name] for name in ("x", "w", "b", "layout"))
     exact = named["residual"] is None
 
-    def before() -> Any:
+    def before() -> Made:
         return nn.dense(x, w, b, layout=layout)
 
     dy = _through_activation(site, dy, before, exact=exact)
@@ -197,7 +196,7 @@ def _convolution(site: Site) -> Found:
     }
     x, w, b = (named[name] for name in ("x", "w", "b"))
 
-    def before() -> Any:
+    def before() -> Made:
         return node.op(x, w, b, **rest)  # type: ignore[operator]
 
     dy = _through_activation(site, site.dy, before, exact=True)
@@ -210,22 +209,22 @@ def _convolution(site: Site) -> Found:
     return _present((w, b), (dw, db))
 
 
-def by_channel(dy: Value, layout: str | None) -> Any:
+def by_channel(dy: Value, layout: str | None) -> Made:
     """The sum of each channel: over its pixels, then over the batch."""
     if str(layout or "NCHW").endswith("C"):
         return math.sum(dy, tuple(range(dy.ndim - 1)))
     return math.sum(math.sum(nn.reshape(dy, (*dy.shape[:2], -1)), 2), 0)
 
 
-def _present(values: Sequence[Any], made: Sequence[Any]) -> Found:
+def _present(values: Sequence[Argument], made: Sequence[Value | None]) -> Found:
     """Those of the arguments that are there, with their gradients."""
     pairs = zip(values, made, strict=False)
     return [(value, each) for value, each in pairs if isinstance(value, Value)]
 
 
 def _through_activation(
-    site: Site, dy: Value, before: Callable[[], Any], *, exact: bool
-) -> Any:
+    site: Site, dy: Value, before: Callable[[], Made], *, exact: bool
+) -> Made:
     """The gradient before a fused activation.
 
     relu's is read off the result, where that is the activation's own (what dropout

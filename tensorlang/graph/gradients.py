@@ -12,16 +12,25 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 from tensorlang.errors import GraphError, OperatorError
 from tensorlang.graph.specs import TensorSpec
-from tensorlang.graph.values import REPLAYING, Node, Value, values_in
+from tensorlang.graph.values import (
+    REPLAYING,
+    Argument,
+    Made,
+    Named,
+    Node,
+    Value,
+    values_in,
+)
 from tensorlang.ops.definition import Definition
 from tensorlang.ops.elementwise import Gradient
 from tensorlang.ops.operator import Operator
 from tensorlang.ops.registry import find
 
+B = TypeVar("B", bound=Callable[..., Made])
 _FLOATS: Final = ("f16", "bf16", "f32", "f64")
 
 
@@ -37,7 +46,7 @@ class Site:
     """
 
     node: Node
-    named: Mapping[str, Any]
+    named: Mapping[str, Argument]
     dys: tuple[Value | None, ...]
     wanted: frozenset[Value]
 
@@ -63,7 +72,7 @@ Rule: TypeAlias = Callable[[Site], Found]
 RULES: Final[dict[str, Rule]] = {}
 
 
-def gradient_of(op: Operator) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def gradient_of(op: Operator) -> Callable[[B], B]:
     """Give an operator a gradient of one's own: a decorator.
 
     The rule is called with the gradients of the results, then as the operator was; it
@@ -74,7 +83,7 @@ def gradient_of(op: Operator) -> Callable[[Callable[..., Any]], Callable[..., An
         GraphError: in the backward pass, if it returns fewer or more.
     """
 
-    def add(rule: Callable[..., Any]) -> Callable[..., Any]:
+    def add(rule: B) -> B:
         def found(site: Site) -> Found:
             made = rule(*site.dys, *site.node.args, **site.node.kwargs)
             several = made if isinstance(made, tuple) else (made,)
@@ -95,7 +104,7 @@ def gradient_of(op: Operator) -> Callable[[Callable[..., Any]], Callable[..., An
     return add
 
 
-def _arrays(op: Operator, site: Site) -> dict[str, Any]:
+def _arrays(op: Operator, site: Site) -> Named:
     """The arguments that are arrays, with those that are left out, by name."""
     if isinstance(op, Definition):
         return {name: site.named.get(name) for name in op.spec.arrays}
@@ -131,7 +140,7 @@ def _signature(op: Operator) -> inspect.Signature:
     return inspect.signature(op)
 
 
-def arguments_of(node: Node) -> dict[str, Any]:
+def arguments_of(node: Node) -> Named:
     """A node's arguments by name; empty where its operator does not name them."""
     assert isinstance(node.op, Operator)
     signature = _signature(node.op)
@@ -203,7 +212,7 @@ def _names(site: Site, gradient: Operator) -> list[str]:
     return [name for name in _signature(gradient).parameters if name in site.named]
 
 
-def _positional(site: Site, gradient: Operator) -> list[Any]:
+def _positional(site: Site, gradient: Operator) -> list[Argument]:
     if not site.named:
         return list(site.node.args)
     parameters = _signature(gradient).parameters
@@ -215,7 +224,7 @@ def _positional(site: Site, gradient: Operator) -> list[Any]:
     ]
 
 
-def _by_keyword(site: Site, gradient: Operator) -> dict[str, Any]:
+def _by_keyword(site: Site, gradient: Operator) -> Named:
     if not site.named:
         return dict(site.node.kwargs)
     parameters = _signature(gradient).parameters

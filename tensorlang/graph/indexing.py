@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias
+from types import EllipsisType
+from typing import Any, SupportsIndex, TypeAlias
 
 import numpy as np
 
@@ -21,11 +22,16 @@ from tensorlang.ops import nn
 from tensorlang.ops.tensors import MOST_ELEMENTS
 
 # begin, end and step along a dimension, as `nn.slice` takes them
-Bounds: TypeAlias = tuple[Any, Any, Any]
+Bound: TypeAlias = Extent | None
+Bounds: TypeAlias = tuple[Bound, Bound, Bound]
+# of one dimension; an array, of rows
+Place: TypeAlias = SupportsIndex | slice | EllipsisType | None
+Part: TypeAlias = Place | Value | np.ndarray | list[int]
+Index: TypeAlias = Part | tuple[Part, ...]
 _WHOLE: Bounds = (None, None, None)
 
 
-def indexed(x: Tensor, index: Any) -> Any:
+def indexed(x: Tensor, index: Index) -> Tensor:
     """What `x[index]` stands for.
 
     Raises:
@@ -41,10 +47,10 @@ def indexed(x: Tensor, index: Any) -> Any:
     bounds = [_bounds(x, part, next(axes)) for part in parts if part is not None]
     taken = _sliced(x, bounds)
     shape = tuple(_shape(taken.shape, parts))
-    return taken if shape == taken.shape else nn.reshape(taken, shape)
+    return taken if shape == taken.shape else taken.reshape(shape)
 
 
-def rows(x: Tensor) -> Iterator[Any]:
+def rows(x: Tensor) -> Iterator[Tensor]:
     """What unpacking `x`, or a loop over it, gives: x[0], x[1], ...
 
     Raises:
@@ -57,16 +63,16 @@ def rows(x: Tensor) -> Iterator[Any]:
     return (indexed(x, at) for at in range(x.shape[0]))
 
 
-def _ranked(part: Any) -> bool:
+def _ranked(part: object) -> bool:
     """Whether it is an array that names places; a number of NumPy is one place."""
     return not isinstance(part, np.ndarray) or part.ndim > 0
 
 
-def _wrong(x: Tensor, index: Any, why: str) -> ArgumentError:
+def _wrong(x: Tensor, index: object, why: str) -> ArgumentError:
     return ArgumentError(f"{outside()}: {x.spec} indexed by {index!r:.80}: {why}")
 
 
-def _spelled_out(x: Tensor, index: Any, parts: list[Any]) -> list[Any]:
+def _spelled_out(x: Tensor, index: Index, parts: list[Part]) -> list[Part]:
     """An index that says something of each dimension.
 
     Raises:
@@ -85,7 +91,7 @@ def _spelled_out(x: Tensor, index: Any, parts: list[Any]) -> list[Any]:
     return [*parts[:at], *rest, *parts[at + 1 :]]
 
 
-def _bounds(x: Tensor, part: Any, axis: int) -> Bounds:
+def _bounds(x: Tensor, part: Part, axis: int) -> Bounds:
     """The bounds that an index says of a dimension.
 
     Raises:
@@ -107,7 +113,7 @@ def _bounds(x: Tensor, part: Any, axis: int) -> Bounds:
     return (at, None if at == -1 else at + 1, None)
 
 
-def _number(x: Tensor, value: Any) -> Any:
+def _number(x: Tensor, value: Any) -> Extent | None:
     """A whole number, a size with a name, or None.
 
     Raises:
@@ -125,7 +131,7 @@ def _number(x: Tensor, value: Any) -> Any:
         ) from None
 
 
-def _tidy(low: Any, high: Any, by: Any, extent: Extent) -> Bounds:
+def _tidy(low: Bound, high: Bound, by: Bound, extent: Extent) -> Bounds:
     """Bounds as numbers where they can be, and None where they say nothing."""
     low, high = (_from_end(each, extent) for each in (low, high))
     by = None if by == 1 else by
@@ -135,29 +141,29 @@ def _tidy(low: Any, high: Any, by: Any, extent: Extent) -> Bounds:
     return low, high, by
 
 
-def _from_end(bound: Any, extent: Extent) -> Any:
+def _from_end(bound: Bound, extent: Extent) -> Bound:
     """A bound that is said by the size of the dimension, counted from its end."""
     away = bound - extent if isinstance(bound, Dim) else 0
     return away if isinstance(away, int) and away < 0 else bound
 
 
-def _beyond(high: Any, extent: Extent) -> bool:
+def _beyond(high: Bound, extent: Extent) -> bool:
     most = extent if isinstance(extent, int) else MOST_ELEMENTS
     return isinstance(high, int) and high >= most
 
 
-def _sliced(x: Tensor, bounds: Sequence[Bounds]) -> Any:
+def _sliced(x: Tensor, bounds: Sequence[Bounds]) -> Tensor:
     """The slice of these bounds; the tensor itself where it is all of it."""
     said = [n for n, each in enumerate(bounds) if each != _WHOLE]
     if not said:
         return x
     begin, end, step = zip(*bounds[: said[-1] + 1], strict=True)
-    if any(by is not None for by in step):
-        return nn.slice(x, begin, end, step)
-    return nn.slice(x, begin, end)
+    steps = (step,) if any(by is not None for by in step) else ()
+    made: Tensor = nn.slice(x, begin, end, *steps)
+    return made
 
 
-def _shape(shape: Sequence[Extent], parts: Sequence[Any]) -> Iterator[Extent]:
+def _shape(shape: Sequence[Extent], parts: Sequence[Part]) -> Iterator[Extent]:
     """The shape of a slice without the dimensions that go, with those that come."""
     extents = iter(shape)
     for part in parts:
@@ -169,7 +175,7 @@ def _shape(shape: Sequence[Extent], parts: Sequence[Any]) -> Iterator[Extent]:
             yield extent
 
 
-def _rows(x: Tensor, index: Any, parts: Sequence[Any]) -> Any:
+def _rows(x: Tensor, index: Index, parts: Sequence[Part]) -> Tensor:
     """The rows that an array names.
 
     Raises:
@@ -180,12 +186,12 @@ def _rows(x: Tensor, index: Any, parts: Sequence[Any]) -> Any:
     if not x.ndim:
         raise _wrong(x, index, "a number has no rows")
     ids = _numbers(x, index, parts[0])
-    table = x if x.ndim == 2 else nn.reshape(x, (x.shape[0], _product(x.shape[1:])))
-    taken = nn.embedding(ids, table)
-    return taken if x.ndim == 2 else nn.reshape(taken, (*ids.shape, *x.shape[1:]))
+    table = x if x.ndim == 2 else x.reshape((x.shape[0], _product(x.shape[1:])))
+    taken: Tensor = nn.embedding(ids, table)
+    return taken if x.ndim == 2 else taken.reshape((*ids.shape, *x.shape[1:]))
 
 
-def _numbers(x: Tensor, index: Any, given: Any) -> Any:
+def _numbers(x: Tensor, index: Index, given: Part) -> Value:
     """Numbers of rows as a tensor.
 
     Raises:
@@ -203,7 +209,7 @@ def _numbers(x: Tensor, index: Any, given: Any) -> Any:
     return given if isinstance(given, Value) else constant(_counted(x, index, given))
 
 
-def _counted(x: Tensor, index: Any, ids: np.ndarray) -> np.ndarray:
+def _counted(x: Tensor, index: Index, ids: np.ndarray) -> np.ndarray:
     """Numbers of rows, each counted from the first one.
 
     Raises:

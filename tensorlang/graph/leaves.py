@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
 from tensorlang.graph.specs import KeySpec, TensorSpec
 from tensorlang.graph.values import Key, Tensor, Value
 from tensorlang.ops.random.keys import Key as Concrete
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+Data: TypeAlias = "Value | Concrete | ArrayLike"  # what `constant` takes
+# from key, shape and type to an array
+Initial: TypeAlias = Callable[[Concrete, tuple[int, ...], np.dtype], np.ndarray]
 
 
 class Weight(Tensor):
@@ -26,7 +34,7 @@ class Weight(Tensor):
         self,
         spec: TensorSpec,
         path: str,
-        initial: Any = None,
+        initial: Initial | None = None,
         *,
         trainable: bool = True,
     ) -> None:
@@ -61,7 +69,7 @@ class ConstantKey(Key):
 
     __slots__ = ("data",)
 
-    def __init__(self, data: Any) -> None:
+    def __init__(self, data: Concrete) -> None:
         super().__init__(KeySpec(data.shape, data.impl))
         self.data = data
         self.scope = None
@@ -70,7 +78,7 @@ class ConstantKey(Key):
 CONSTANTS: Final = (ConstantTensor, ConstantKey)
 
 
-def constant(data: Any) -> Value:
+def constant(data: Data) -> Value:
     """A value that stands for data: an array, a number, or a key of `ops.random`.
 
     A key is used up by it: it may stand in one place of one program.

@@ -9,7 +9,7 @@ body runs more than once, so a key from outside of it may not be used in it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from tensorlang.errors import KeyReuseError
 from tensorlang.graph.values import Key, Node, Value, values_in
@@ -29,7 +29,7 @@ class Use:
 
     verb: str
     where: str
-    data: Any = None
+    data: object = None
 
 
 @dataclass(slots=True)

@@ -7,23 +7,30 @@ invocation: it has the batch, the data, the workspace and the device.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tensorlang.errors import ArgumentError
 from tensorlang.graph.fusion import fuse
 from tensorlang.graph.passes import fold, inline, without_doubles
-from tensorlang.graph.program import Graph, trace
+from tensorlang.graph.program import Body, Graph, trace
 from tensorlang.graph.references import Ref
 from tensorlang.graph.specs import Spec, TensorSpec
 from tensorlang.graph.threading import refs_of, thread
 from tensorlang.graph.weights import begun, begun_state, by_path, empty, fill
 from tensorlang.ops import random
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from tensorlang.graph.binding import Target
+    from tensorlang.graph.context import Context
+    from tensorlang.graph.running import Given, Result
 
 _TRAINING: ContextVar[bool] = ContextVar("training", default=False)
 
@@ -56,7 +63,7 @@ class Pure:
     places: tuple[Ref, ...]
 
 
-def pure(apply: Callable[..., Any], specs: Sequence[Spec], *, train: bool) -> Pure:
+def pure(apply: Body, specs: Sequence[Spec], *, train: bool) -> Pure:
     """The program that a function writes, with its state threaded and calls inlined."""
     with mode(train):
         written = trace(apply, specs, name="network")
@@ -82,10 +89,10 @@ class Network:
 
     def __init__(
         self,
-        apply: Callable[..., Any],
+        apply: Body,
         *specs: TensorSpec,
         key: random.Key | None = None,
-        weights: Mapping[str, Any] | None = None,
+        weights: Mapping[str, ArrayLike] | None = None,
     ) -> None:
         """Write the programs, and make the weights.
 
@@ -110,7 +117,7 @@ class Network:
         }
         self.weights: dict[str, np.ndarray] = {}
         self.states: dict[str, np.ndarray] = {}
-        self._contexts: dict[Any, Any] = {}
+        self._contexts: dict[Hashable, Context] = {}
         if key is not None and (not isinstance(key, random.Key) or key.shape):
             raise ArgumentError(
                 f"a network begins with one key, such as random.key(0), not {key!r:.80}"
@@ -159,7 +166,7 @@ class Network:
         """Copies of all weights, by path."""
         return {path: array.copy() for path, array in self.weights.items()}
 
-    def set_weights(self, given: Mapping[str, Any]) -> None:
+    def set_weights(self, given: Mapping[str, ArrayLike]) -> None:
         """Copy weights in: all of them, or none where something does not fit.
 
         Raises:
@@ -171,7 +178,7 @@ class Network:
         """Copies of all states, by path; of a key, its words."""
         return {path: array.copy() for path, array in self.states.items()}
 
-    def set_states(self, given: Mapping[str, Any]) -> None:
+    def set_states(self, given: Mapping[str, ArrayLike]) -> None:
         """Copy states in, as `set_weights` does.
 
         Raises:
@@ -181,7 +188,7 @@ class Network:
 
     # -------------------------------------------------------------------- use
 
-    def transform(self, *inputs: Any, target: Any = None) -> Any:
+    def transform(self, *inputs: Given, target: Target = None) -> Result:
         """What the network gives for arrays of any batch.
 
         A context is made for each batch and thread, and kept.

@@ -10,7 +10,7 @@ name among those that are there; nothing is imported, compiled or evaluated.
 from __future__ import annotations
 
 import inspect
-from typing import Any, Final
+from typing import Final, NoReturn
 
 from tensorlang.errors import TensorlangError
 from tensorlang.graph.applying import apply
@@ -23,7 +23,15 @@ from tensorlang.graph.references import Ref
 from tensorlang.graph.scopes import current, entered
 from tensorlang.graph.specs import KeySpec
 from tensorlang.graph.tokens import Token, unquoted
-from tensorlang.graph.values import ELEMENT, REPLAYING, Node, Value, make
+from tensorlang.graph.values import (
+    ELEMENT,
+    REPLAYING,
+    Argument,
+    Named,
+    Node,
+    Value,
+    make,
+)
 from tensorlang.ops.registry import find
 
 _KINDS: Final = ("function", "checkpoint", "custom")
@@ -220,16 +228,16 @@ class Parser(Reader):
         node: Node = first.node
         return node
 
-    def arguments(self) -> tuple[list[Any], dict[str, Any]]:
+    def arguments(self) -> tuple[list[Argument], Named]:
         """What stands in parentheses: by position, then by name.
 
         Raises:
             ParseError: it is no list of arguments.
         """
         self.expect("(")
-        named: dict[str, Any] = {}
+        named: Named = {}
 
-        def one() -> Any:
+        def one() -> Argument:
             token = self.here
             if token.kind == "word" and self.words[self.at + 1].text == "=":
                 self.at += 2
@@ -282,7 +290,7 @@ class Parser(Reader):
 def _written(graph: Graph) -> Function:
     """The function that a program is the body of."""
 
-    def body(*_: Any) -> Any:
+    def body(*_: object) -> NoReturn:
         raise NotImplementedError(f"{graph.name} was read from text")
 
     body.__name__ = graph.name

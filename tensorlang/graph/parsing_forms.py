@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from tensorlang.graph.autodiff import FOR_GRAD, WHILE_GRAD
 from tensorlang.graph.forms import FOR, IF, LET, WHILE
@@ -75,12 +75,14 @@ def _form(parser: Parser, id: str) -> Node:
     return make(_FORMS[id], args, kwargs, specs, graphs=graphs)
 
 
-def spec_of(value: Any) -> Spec | None:
+def spec_of(value: object) -> Spec | None:
     """The spec of a value; None of an attribute."""
     return value.spec if isinstance(value, Value) else None
 
 
-def _results(id: str, args: Sequence[Any], graphs: Sequence[Graph]) -> Any:
+def _results(
+    id: str, args: Sequence[object], graphs: Sequence[Graph]
+) -> Sequence[Spec] | None:
     """The specs of a form's results; None where its programs do not fit it."""
     given = [spec_of(arg) for arg in args]
     gives = [[value.spec for value in graph.outputs] for graph in graphs]
@@ -91,7 +93,7 @@ def _results(id: str, args: Sequence[Any], graphs: Sequence[Graph]) -> Any:
     if id in ("for", "while"):
         ahead = id == "for"
         fits = gives[-1] == given and takes[-1][ahead:] == given
-        return given if fits and (ahead or takes[0] == given) else None
+        return gives[-1] if fits and (ahead or takes[0] == given) else None
     return gives[-1] if takes[-1][: len(takes[-2])] == takes[-2] else None
 
 

@@ -6,8 +6,8 @@ computed beforehand from a key.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Hashable, Sequence
+from typing import Final
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from tensorlang.graph.leaves import ConstantTensor, constant
 from tensorlang.graph.program import Graph
 from tensorlang.graph.rewriting import Rewriter
 from tensorlang.graph.specs import KeySpec
-from tensorlang.graph.values import Key, Node, Value, mapped, values_in
+from tensorlang.graph.values import Argument, Key, Node, Value, mapped, values_in
 from tensorlang.ops.operator import Operator
 
 _PURE_FORMS: Final = {"element", "zeros"}
@@ -71,9 +71,9 @@ def without_doubles(graph: Graph) -> Graph:
 class _Doubles(Rewriter):
     def __init__(self) -> None:
         super().__init__()
-        self.seen: dict[Any, tuple[Value, ...]] = {}
+        self.seen: dict[Hashable, tuple[Value, ...]] = {}
 
-    def graph(self, graph: Graph, **changes: Any) -> Graph:
+    def graph(self, graph: Graph, **changes: bool | None) -> Graph:
         around = dict(self.seen)  # what is computed inside is not known outside
         made = super().graph(graph, **changes)
         self.seen = around
@@ -107,7 +107,7 @@ def _random(node: Node) -> bool:
     return any(isinstance(value.spec, KeySpec) for value in values_in(nest))
 
 
-def _identity(nest: Any) -> Any:
+def _identity(nest: Argument) -> Hashable:
     """What stands in an argument, such that equal means the same."""
     if isinstance(nest, ConstantTensor) and nest.data.size <= 1:
         return ("constant", nest.spec, nest.data.tobytes())
@@ -141,7 +141,7 @@ class _Fold(Rewriter):
         return [constant(np.asarray(each)) for each in results]
 
 
-def _data(value: Value) -> Any:
+def _data(value: Value) -> np.ndarray:
     assert isinstance(value, ConstantTensor)
     return value.data
 

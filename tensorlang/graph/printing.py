@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from tensorlang.graph.leaves import CONSTANTS, Weight
 from tensorlang.graph.specs import names_in
@@ -184,7 +184,7 @@ class _Text:
         given += [f"{name}={self.shown(value)}" for name, value in named.items()]
         return f"{'replay ' if node.replay else ''}{head}({', '.join(given)})"
 
-    def shown(self, value: Any) -> str:
+    def shown(self, value: object) -> str:
         """An argument in text."""
         if isinstance(value, Weight):
             return f"@{quoted(value.path)}"

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 from tensorlang.errors import ArgumentError, GraphError
 from tensorlang.graph.leaves import CONSTANTS, Weight, constant
 from tensorlang.graph.scopes import Scope, current, entered
-from tensorlang.graph.specs import KeySpec, Spec, TensorSpec
-from tensorlang.graph.values import Key, Node, Tensor, Value, value_of, values_in
+from tensorlang.graph.specs import Extent, KeySpec, Spec, TensorSpec, shape_of
+from tensorlang.graph.values import Key, Made, Node, Tensor, Value, value_of, values_in
+
+if TYPE_CHECKING:
+    from tensorlang.graph.binding import Bound, Target
+    from tensorlang.graph.forms import Function
+    from tensorlang.graph.running import Given, Result
+
+Body: TypeAlias = Callable[..., Made]  # Python that writes a program
 
 
 class Graph:
@@ -47,9 +54,9 @@ class Graph:
         self.single = one if single is None else single
         self.effects = tuple(effects)
         self.scope = scope
-        self.function: Any = None
+        self.function: Function | None = None
         self.nodes, self.free = _reached(self)
-        self.bound: dict[Any, Any] = {}
+        self.bound: dict[Hashable, Bound] = {}
         from tensorlang.graph.linearity import check_keys  # noqa: PLC0415 - it walks this
 
         check_keys(self)
@@ -67,7 +74,7 @@ class Graph:
             for node in self.nodes
         )
 
-    def __call__(self, *arguments: Any, target: Any = None) -> Any:
+    def __call__(self, *arguments: Given, target: Target = None) -> Result:
         """Run it on arrays and keys; see `tensorlang.graph.running.run`.
 
         On symbolic values, it is written into the program that is being written.
@@ -148,7 +155,7 @@ def _check_order(name: str, nodes: Iterable[Node]) -> None:
 # --------------------------------------------------------------- writing one
 
 
-def input(spec: TensorSpec | KeySpec | Sequence[Any], name: str = "x") -> Any:
+def input(spec: TensorSpec | KeySpec | Sequence[Extent | str], name: str = "x") -> Made:
     """A placeholder: a symbolic tensor or key that is given when a program runs.
 
     Args:
@@ -156,7 +163,7 @@ def input(spec: TensorSpec | KeySpec | Sequence[Any], name: str = "x") -> Any:
         name: What it is called.
     """
     if not isinstance(spec, (TensorSpec, KeySpec)):
-        spec = TensorSpec(tuple(spec))
+        spec = TensorSpec(shape_of(tuple(spec)))
     made = value_of(spec)
     made.name = name
     return made
@@ -170,7 +177,7 @@ def key(name: str = "key", impl: str = "threefry2x32") -> Key:
 
 
 def trace(
-    function: Callable[..., Any],
+    function: Body,
     specs: Sequence[Spec | Value],
     *,
     name: str = "",
@@ -201,7 +208,7 @@ def trace(
     )
 
 
-def _result(name: str, value: Any) -> Value:
+def _result(name: str, value: Made) -> Value:
     try:
         made = constant(value)
         if made.spec.numpy.kind != "O" if isinstance(made.spec, TensorSpec) else True:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Final, TypeVar
 
 import numpy as np
 
@@ -12,10 +12,11 @@ from tensorlang.errors import ParseError, TensorlangError
 from tensorlang.graph.leaves import constant
 from tensorlang.graph.specs import Dim, Extent, KeySpec, Spec, TensorSpec
 from tensorlang.graph.tokens import Token, tokens, unquoted
-from tensorlang.graph.values import Value
+from tensorlang.graph.values import Argument, Value
 from tensorlang.ops import random
 from tensorlang.ops.random.impls import impl
 
+T = TypeVar("T")
 _NAMED: Final = {"None": None, "True": True, "False": False}
 _LEFT_OUT: Final = "the text leaves out what stands here"
 
@@ -72,9 +73,9 @@ class Reader:
             raise self.here.wrong(f"expected {what}, not {self.here.text!r}")
         return self.next()
 
-    def several(self, close: str, read: Callable[[], Any]) -> tuple[list[Any], bool]:
+    def several(self, close: str, read: Callable[[], T]) -> tuple[list[T], bool]:
         """What stands up to a closing mark, and whether a comma ends it."""
-        made: list[Any] = []
+        made: list[T] = []
         comma = False
         while not self.take(close):
             if made and not comma:
@@ -136,7 +137,7 @@ class Reader:
 
     # ------------------------------------------------------------ arguments
 
-    def argument(self) -> Any:
+    def argument(self) -> Argument:
         """A value, a constant, or an attribute.
 
         Raises:
@@ -160,7 +161,7 @@ class Reader:
             _LEFT_OUT if token.text == "<" else f"{token.text!r} is no argument"
         )
 
-    def _word(self, token: Token) -> Any:
+    def _word(self, token: Token) -> Argument:
         if token.text in _NAMED:
             return _NAMED[token.text]
         if self.here.text in ("(", "[") and token.text not in self.values:
@@ -169,13 +170,13 @@ class Reader:
             return float(token.text)
         return self.named(token) if token.text in self.values else self._size(token)
 
-    def _size(self, token: Token) -> Any:
+    def _size(self, token: Token) -> Extent:
         if "." in token.text:
             raise token.wrong(f"{token.text} stands for nothing here")
         self.at -= 1
         return self.extent()
 
-    def _number(self, token: Token) -> Any:
+    def _number(self, token: Token) -> Extent | float:
         if not token.text.lstrip("-").isdigit():
             return float(token.text)
         if self.here.text in ("*", "+"):
@@ -206,9 +207,9 @@ class Reader:
 
 def _constant(kind: Token, shape: Sequence[Extent], numbers: list[Token]) -> Value:
     """The array or key of these numbers."""
-    if any(isinstance(extent, Dim) for extent in shape):
+    whole = tuple(extent for extent in shape if isinstance(extent, int))
+    if len(whole) < len(shape):
         raise kind.wrong("a constant has a shape of numbers")
-    whole: Any = tuple(shape)
     is_key = kind.text.startswith(("threefry", "philox"))
     how = impl(kind.text) if is_key else None
     dtype = how.dtype if how else TensorSpec((), kind.text).numpy
@@ -219,7 +220,7 @@ def _constant(kind: Token, shape: Sequence[Extent], numbers: list[Token]) -> Val
     return constant(random.wrap_key_data(data, impl=how.name) if how else data)
 
 
-def _element(token: Token, dtype: Any) -> Any:
+def _element(token: Token, dtype: np.dtype) -> bool | np.ndarray:
     """A number of a constant.
 
     Raises:

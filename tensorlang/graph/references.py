@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any, Final
+from typing import Final
 
 from tensorlang.errors import GraphError, ShapeError
-from tensorlang.graph.leaves import constant
+from tensorlang.graph.leaves import Data, constant
 from tensorlang.graph.scopes import current, outside, path
 from tensorlang.graph.specs import KeySpec, Spec, TensorSpec
-from tensorlang.graph.values import Form, Node, Value, make
+from tensorlang.graph.values import Form, Made, Node, Value, make
+from tensorlang.ops.random.keys import Key as Concrete
 
 READ: Final = Form("read")
 WRITE: Final = Form("write")
@@ -26,15 +27,15 @@ class Ref:
         value: What it holds at first, where that is a value of a program.
     """
 
-    def __init__(self, initial: Any, name: str = "") -> None:
+    def __init__(self, initial: Data | Spec, name: str = "") -> None:
         self.name = name or f"ref{next(_NUMBERS)}"
         self.value = initial if isinstance(initial, Value) else None
-        self.initial = None
+        self.initial: Data | None = None
         if self.value is not None:
             self.spec: Spec = self.value.spec
         elif isinstance(initial, (TensorSpec, KeySpec)):
             self.spec = initial
-        elif hasattr(initial, "impl"):
+        elif isinstance(initial, Concrete):
             self.initial, self.spec = initial, KeySpec(initial.shape, initial.impl)
         else:
             self.initial = initial
@@ -44,7 +45,7 @@ class Ref:
         return f"<ref {self.name}: {self.spec}>"
 
 
-def ref(initial: Any, name: str = "") -> Ref:
+def ref(initial: Data | Spec, name: str = "") -> Ref:
     """A place that holds a value: `graph.read` and `graph.write` it in a function.
 
     Args:
@@ -55,7 +56,7 @@ def ref(initial: Any, name: str = "") -> Ref:
     return Ref(initial, name)
 
 
-def read(place: Ref) -> Any:
+def read(place: Ref) -> Made:
     """What was written last, by the order of the program.
 
     Raises:
@@ -64,7 +65,7 @@ def read(place: Ref) -> Any:
     return _effect(READ, place, (), (place.spec,)).results[0]
 
 
-def write(place: Ref, value: Any) -> None:
+def write(place: Ref, value: Value | Data) -> None:
     """Put a value into a place.
 
     Raises:

@@ -10,13 +10,12 @@ class Doubled(Rewriter):
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from tensorlang.errors import ShapeError
 from tensorlang.graph.program import Graph
 from tensorlang.graph.scopes import Scope, within
 from tensorlang.graph.specs import Spec
-from tensorlang.graph.values import Node, Value, make, mapped, value_of
+from tensorlang.graph.values import Argument, Made, Node, Value, make, mapped, value_of
 
 
 class Rewriter:
@@ -34,7 +33,7 @@ class Rewriter:
         """What a value is now."""
         return self.now.get(value, value)
 
-    def given(self, nest: Any) -> Any:
+    def given(self, nest: Argument) -> Argument:
         """A node's arguments as they are now."""
         return mapped(nest, self.__getitem__)
 
@@ -82,7 +81,7 @@ class Rewriter:
                 self._functions[id(graph)] = graph, self.graph(graph)
         return [self._functions[id(graph)][1] for graph in node.graphs]
 
-    def graph(self, graph: Graph, **changes: Any) -> Graph:
+    def graph(self, graph: Graph, **changes: bool | None) -> Graph:
         """The program rewritten; it may take values that are rewritten around it."""
         scope = Scope(graph.name, None) if graph.scope else None
         with within(scope):
@@ -126,7 +125,7 @@ class Rewriter:
         return made
 
 
-def written(graph: Graph, given: Sequence[Value]) -> Any:
+def written(graph: Graph, given: Sequence[Value]) -> Made:
     """What a program gives for symbolic values, written where it is called.
 
     Raises:

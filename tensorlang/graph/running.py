@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from tensorlang.errors import ArgumentError, DTypeError, ShapeError
-from tensorlang.graph.binding import Bound, bind, pure
+from tensorlang.graph.binding import Target, bind, pure
 from tensorlang.graph.program import Graph
 from tensorlang.graph.specs import Dim, KeySpec, Spec, TensorSpec
 from tensorlang.graph.values import Value
 from tensorlang.ops import random
 
+Given: TypeAlias = Any  # an array of any kind that NumPy takes, a number, or a key
+Result: TypeAlias = Any  # an array or a key; or a tuple of them, as the program says
+
 KEPT: Final = 64  # sizes and threads that memory is kept for
 
 
-def run(graph: Graph, arguments: Sequence[Any], target: Any = None) -> Any:
+def run(graph: Graph, arguments: Sequence[Given], target: Target = None) -> Result:
     """What a program gives for arrays and keys.
 
     Args:
@@ -45,7 +48,7 @@ def run(graph: Graph, arguments: Sequence[Any], target: Any = None) -> Any:
     sizes = sizes_of(graph.name, graph.inputs, arrays)
     # a thread's own: what is bound has memory of its own
     key = (threading.get_ident(), target, tuple(sorted(sizes.items())))
-    bound: Bound | None = graph.bound.get(key)
+    bound = graph.bound.get(key)
     if bound is None:
         if len(graph.bound) >= KEPT:
             graph.bound.clear()
@@ -57,7 +60,7 @@ def run(graph: Graph, arguments: Sequence[Any], target: Any = None) -> Any:
     return made[0] if graph.single else made
 
 
-def checked(name: str, value: Value, given: Any) -> np.ndarray:
+def checked(name: str, value: Value, given: Given) -> np.ndarray:
     """The memory of an argument that fits an input's type; keys are used up.
 
     Raises:
@@ -123,7 +126,7 @@ def _fits(spec: Spec, shape: tuple[int, ...], sizes: dict[str, int]) -> bool:
         return False
 
 
-def given_back(value: Value, held: np.ndarray) -> Any:
+def given_back(value: Value, held: np.ndarray) -> np.ndarray | random.Key:
     """What stands in a program's memory, as a caller may keep it."""
     if isinstance(value.spec, KeySpec):
         return random.Key(value.spec.impl, held.copy())

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from sys import _getframe
-from typing import TYPE_CHECKING, Any, Final
+from types import FrameType
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from tensorlang.graph.values import Node
@@ -78,7 +79,7 @@ def path() -> str:
 
 def outside() -> str:
     """File and line of the nearest caller that is no library of this kind."""
-    frame: Any = _getframe(1)
+    frame: FrameType = _getframe(1)
     while frame.f_back and f"{frame.f_globals.get('__name__', '')}.".startswith(_OWN):
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"

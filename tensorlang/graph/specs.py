@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, overload
 
 import numpy as np
 
@@ -110,7 +110,7 @@ def _tidy(terms: Sequence[tuple[Monomial, int]]) -> Extent:
     return Dim(tuple(sorted(left, key=lambda term: (-len(term[0]), term[0]))))
 
 
-def shape_of(given: Sequence[Any]) -> Shape:
+def shape_of(given: Sequence[Extent | str] | int | str) -> Shape:
     """A shape whose extents are whole numbers, names, or sizes made of them.
 
     Raises:
@@ -131,7 +131,7 @@ def shape_of(given: Sequence[Any]) -> Shape:
     return tuple(made)
 
 
-def names_in(value: Any) -> set[str]:
+def names_in(value: object) -> set[str]:
     """The named sizes that stand in a shape, an attribute, or a nest of them."""
     if isinstance(value, Dim):
         return value.names
@@ -140,7 +140,11 @@ def names_in(value: Any) -> set[str]:
     return set()
 
 
-def at_sizes(value: Any, sizes: Mapping[str, int]) -> Any:
+@overload
+def at_sizes(value: Shape, sizes: Mapping[str, int]) -> tuple[int, ...]: ...
+@overload
+def at_sizes(value: object, sizes: Mapping[str, int]) -> Any: ...
+def at_sizes(value: object, sizes: Mapping[str, int]) -> object:
     """The same with every size that has a name known."""
     if isinstance(value, Dim):
         return value.at(sizes)
@@ -208,7 +212,7 @@ def sample(names: set[str], beyond: int = 0) -> list[str]:
     return [f"{name} = {_PRIMES[3 * n] + beyond}" for n, name in first]
 
 
-def least(nest: Any) -> int:
+def least(nest: object) -> int:
     """How large sizes with names have to be for no size in a nest to be negative."""
     if isinstance(nest, Dim):
         return sum(-count for _, count in nest.terms if count < 0)

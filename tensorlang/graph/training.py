@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from tensorlang.errors import ArgumentError, GraphError, TargetError
 from tensorlang.graph.autodiff import gradients
-from tensorlang.graph.binding import bind
-from tensorlang.graph.context import Target, given_to, memory, place
+from tensorlang.graph.binding import Target, bind
+from tensorlang.graph.context import given_to, memory, place
 from tensorlang.graph.leaves import Weight
 from tensorlang.graph.loops import Storage
 from tensorlang.graph.network import Network, Pure, optimized, pure
-from tensorlang.graph.program import Graph
+from tensorlang.graph.program import Body, Graph
+from tensorlang.graph.running import Given
 from tensorlang.graph.scopes import named, within
 from tensorlang.graph.specs import TensorSpec
-from tensorlang.graph.values import Value
+from tensorlang.graph.values import Made, Value
 
 
 class TrainingProgram:
@@ -35,7 +35,7 @@ class TrainingProgram:
     def __init__(
         self,
         network: Network,
-        loss: Callable[..., Any],
+        loss: Body,
         truths: Sequence[TensorSpec],
     ) -> None:
         """Write it.
@@ -51,7 +51,7 @@ class TrainingProgram:
         self.network, self.truths = network, tuple(truths)
         count = len(network.specs)
 
-        def whole(*given: Any) -> tuple[Any, ...]:
+        def whole(*given: Value) -> tuple[Value, ...]:
             made = network.apply(*given[:count])
             outputs = made if isinstance(made, tuple) else (made,)
             with named("loss"):
@@ -73,7 +73,7 @@ class TrainingProgram:
         )
 
 
-def _number(loss: Any) -> Any:
+def _number(loss: Made) -> Value:
     if not isinstance(loss, Value):
         raise ArgumentError(f"the loss gives {loss!r:.60}; it is to give one tensor")
     return loss
@@ -83,7 +83,7 @@ def _with_gradients(made: Pure, leaves: Sequence[Weight]) -> Graph:
     graph = made.graph
     with within(graph.scope):
         found = gradients(graph.outputs[0], leaves)
-    if leaves and all(value.node.id == "zeros" for value in found):
+    if leaves and all(value.node and value.node.id == "zeros" for value in found):
         raise GraphError(
             f"the loss depends on none of the weights ({leaves[0].path}, ...): compute "
             "it from the network's outputs, by operators that have gradients"
@@ -160,7 +160,7 @@ class TrainingContext:
         """
         return self.bound.workspace
 
-    def run(self, *arrays: Any) -> float:
+    def run(self, *arrays: Given) -> float:
         """Forward and back on inputs and truths: the loss; gradients stand ready.
 
         Raises:

@@ -10,16 +10,26 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import numpy as np
 
 from tensorlang.graph.scopes import Scope, current, outside, path
-from tensorlang.graph.specs import KeySpec, Shape, Spec, TensorSpec
+from tensorlang.graph.specs import Extent, KeySpec, Shape, Spec, TensorSpec
 from tensorlang.ops import math, nn
 from tensorlang.ops.operator import Operator
 
 if TYPE_CHECKING:
+    from tensorlang.graph.indexing import Index
     from tensorlang.graph.program import Graph
 
+# an argument of an operator: a value, data, an attribute; or a nest of these
+Argument: TypeAlias = Any
+Arguments: TypeAlias = tuple[Argument, ...]
+Named: TypeAlias = dict[str, Argument]
+Made: TypeAlias = Any  # what an operator gives: a value, or several as it says
+Binary: TypeAlias = "Callable[[Tensor, Operand], Tensor]"
+Operand: TypeAlias = "Tensor | np.ndarray | float"
 _SERIAL: Final = itertools.count()
 REPLAYING: Final[ContextVar[bool]] = ContextVar("replaying", default=False)
 
@@ -53,8 +63,8 @@ class Node:
     """
 
     op: Operator | Form
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
+    args: Arguments
+    kwargs: Named
     results: tuple[Value, ...] = ()
     graphs: tuple[Graph, ...] = ()
     where: str = ""
@@ -114,8 +124,8 @@ class Value:
         return len(self.spec.shape)
 
     def __tensorlang_op__(
-        self, op: Operator, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> Any:
+        self, op: Operator, args: Arguments, kwargs: Mapping[str, Argument]
+    ) -> Made:
         from tensorlang.graph.applying import apply  # noqa: PLC0415 - it builds on this
 
         return apply(op, args, kwargs)
@@ -144,39 +154,60 @@ class Tensor(Value):
         return self.spec.dtype
 
     @property
-    def T(self) -> Any:  # noqa: N802 - NumPy's name
+    def T(self) -> Tensor:  # noqa: N802 - NumPy's name
         """The tensor with its dimensions in reverse order."""
-        return nn.transpose(self)
+        made: Tensor = nn.transpose(self)
+        return made
 
-    def reshape(self, *shape: Any) -> Any:
+    def reshape(self, *shape: Extent | Shape) -> Tensor:
         """The elements in another shape, one of whose extents may be -1."""
-        return nn.reshape(self, shape[0] if len(shape) == 1 else shape)
+        made: Tensor = nn.reshape(self, shape[0] if len(shape) == 1 else shape)
+        return made
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: Index) -> Tensor:
         from tensorlang.graph.indexing import indexed  # noqa: PLC0415 - it builds on this
 
         return indexed(self, index)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Tensor]:
         from tensorlang.graph.indexing import rows  # noqa: PLC0415 - it builds on this
 
         return rows(self)
 
-    def __neg__(self) -> Any:
-        return math.negative(self)
+    def __neg__(self) -> Tensor:
+        made: Tensor = math.negative(self)
+        return made
 
-    def __abs__(self) -> Any:
-        return math.abs(self)
+    def __abs__(self) -> Tensor:
+        made: Tensor = math.abs(self)
+        return made
 
-    def __matmul__(self, other: Any) -> Any:
-        return math.matmul(self, other)
+    def __matmul__(self, other: Operand) -> Tensor:
+        made: Tensor = math.matmul(self, other)
+        return made
+
+    # the table below makes these
+    __add__: Binary
+    __radd__: Binary
+    __sub__: Binary
+    __rsub__: Binary
+    __mul__: Binary
+    __rmul__: Binary
+    __truediv__: Binary
+    __rtruediv__: Binary
+    __pow__: Binary
+    __rpow__: Binary
+    __lt__: Binary
+    __le__: Binary
+    __gt__: Binary
+    __ge__: Binary
 
 
-def _operation(op: Operator) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    def forward(self: Tensor, other: Any) -> Any:
+def _operation(op: Operator) -> tuple[Callable[..., Made], Callable[..., Made]]:
+    def forward(self: Tensor, other: Operand) -> Made:
         return op(self, other)
 
-    def backward(self: Tensor, other: Any) -> Any:
+    def backward(self: Tensor, other: Operand) -> Made:
         return op(other, self)
 
     return forward, backward
@@ -244,7 +275,7 @@ def value_of(spec: Spec, node: Node | None = None, index: int = 0) -> Value:
     return (Key if isinstance(spec, KeySpec) else Tensor)(spec, node, index)
 
 
-def values_in(nest: Any) -> Iterator[Value]:
+def values_in(nest: object) -> Iterator[Value]:
     """The values in a nest of tuples and lists, in order."""
     if isinstance(nest, Value):
         yield nest
@@ -253,7 +284,7 @@ def values_in(nest: Any) -> Iterator[Value]:
             yield from values_in(each)
 
 
-def mapped(nest: Any, change: Callable[[Value], Any]) -> Any:
+def mapped(nest: Argument, change: Callable[[Value], object]) -> Argument:
     """The nest with another thing in place of each value."""
     if isinstance(nest, Value):
         return change(nest)
@@ -264,8 +295,8 @@ def mapped(nest: Any, change: Callable[[Value], Any]) -> Any:
 
 def make(
     op: Operator | Form,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
+    args: Sequence[Argument],
+    kwargs: Mapping[str, Argument],
     specs: Sequence[Spec],
     *,
     graphs: Sequence[Graph] = (),
@@ -282,6 +313,6 @@ def make(
     return node
 
 
-def zeros(spec: Spec) -> Any:
+def zeros(spec: Spec) -> Made:
     """A tensor of zeros."""
     return make(ZEROS, (), {}, (spec,), where=outside()).results[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,11 +11,16 @@ from tensorlang.errors import GraphError, WeightError
 from tensorlang.graph.leaves import Weight
 from tensorlang.graph.program import Graph
 from tensorlang.graph.references import Ref
-from tensorlang.graph.specs import TensorSpec
+from tensorlang.graph.specs import TensorSpec, at_sizes
 from tensorlang.ops import random
 
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
-def fill(held: Mapping[str, np.ndarray], given: Mapping[str, Any], what: str) -> None:
+
+def fill(
+    held: Mapping[str, np.ndarray], given: Mapping[str, ArrayLike], what: str
+) -> None:
     """Copy arrays over others of the same names, shapes and types: all or none.
 
     Raises:
@@ -43,15 +48,13 @@ def fill(held: Mapping[str, np.ndarray], given: Mapping[str, Any], what: str) ->
 
 def empty(leaf: Weight) -> np.ndarray:
     """Zeros, where its numbers are known."""
-    shape: Any = leaf.shape
-    return np.zeros(shape, leaf.spec.numpy)
+    return np.zeros(at_sizes(leaf.shape, {}), leaf.spec.numpy)
 
 
 def begun_state(place: Ref, key: random.Key) -> np.ndarray:
     """What a state begins as: a key, zeros, or what is said."""
     if place.initial is None and isinstance(place.spec, TensorSpec):
-        shape: Any = place.spec.shape
-        return np.zeros(shape, place.spec.numpy)
+        return np.zeros(at_sizes(place.spec.shape, {}), place.spec.numpy)
     data = key if place.initial is None else place.initial
     held = data.words if isinstance(data, random.Key) else data
     return np.array(held, order="C")
@@ -68,7 +71,9 @@ def begun(leaf: Weight, key: random.Key) -> np.ndarray:
             f"weight {leaf.path!r} has nothing that says what it begins as; give the "
             "network its weights"
         )
-    made = np.array(leaf.initial(key, leaf.shape, leaf.spec.numpy), order="C")
+    made = np.array(
+        leaf.initial(key, at_sizes(leaf.shape, {}), leaf.spec.numpy), order="C"
+    )
     if (made.shape, made.dtype) != (leaf.shape, leaf.spec.numpy):
         raise WeightError(
             f"weight {leaf.path!r} is {leaf.spec}, and its initialiser makes "

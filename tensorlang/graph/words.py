@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
-from tensorlang.graph.specs import Dim, KeySpec, TensorSpec
+from tensorlang.graph.leaves import ConstantKey, ConstantTensor
+from tensorlang.graph.specs import Dim, KeySpec
 
 SHOWN: Final = 64  # elements of a constant; of a larger one only its type is told
 RESERVED: Final = frozenset(
@@ -43,9 +44,9 @@ def unique(name: str, taken: set[str]) -> str:
     return made
 
 
-def constant(value: Any) -> str:
+def constant(value: ConstantTensor | ConstantKey) -> str:
     """An array or key with its numbers; of many, only how many there are."""
-    data = value.data if isinstance(value.spec, TensorSpec) else value.data.words
+    data = value.data if isinstance(value, ConstantTensor) else value.data.words
     spec = value.spec
     kind = spec.impl if isinstance(spec, KeySpec) else spec.dtype
     shape = f"[{', '.join(map(str, spec.shape))}]" if spec.shape else ""
@@ -54,14 +55,14 @@ def constant(value: Any) -> str:
     return f"{kind}{shape}({', '.join(map(_number, data.reshape(-1)))})"
 
 
-def _number(value: Any) -> str:
+def _number(value: np.generic) -> str:
     """An element so that reading it gives the same bits."""
     if value.dtype.kind in "biu":
         return str(value)
     return str(value)
 
 
-def literal(value: Any) -> str:
+def literal(value: object) -> str:
     """A number, a text, a size, or None; of other things only what they look like."""
     if isinstance(value, np.generic):
         value = value.item()

@@ -185,7 +185,9 @@ class Program:
         """
         try:
             value = found(values, name)
-            return graph.constant(value) if value is None else lifted(value)
+            if value is None:
+                raise GraphError("it is left out")
+            return lifted(value)
         except (TensorlangError, TypeError) as problem:
             said = f"{self.name}: its output {name!r}: {problem}"
             raise GraphError(said) from problem
@@ -204,7 +206,7 @@ class Program:
         """Keep what the states hold in the end."""
         if training():
             for name, place in self.states.items():
-                graph.write(place, found(values, f"{name}.after"))
+                graph.write(place, self._output(f"{name}.after", values))
             self.settle()
 
     def inside(

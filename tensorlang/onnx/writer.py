@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from tensorlang.errors import GraphError
 from tensorlang.graph import Graph, KeySpec, Tensor, TensorSpec, Value, Weight
@@ -18,6 +17,7 @@ from tensorlang.onnx.files import library
 from tensorlang.onnx.functions import DOMAIN
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
     from onnx import GraphProto, NodeProto, ValueInfoProto
 
 

@@ -14,10 +14,12 @@ from tensorlang.layers import (
     Dropout,
     EarlyStop,
     Embedding,
+    Layer,
     Model,
     RMSProp,
     Sequential,
 )
+from tensorlang.layers.initializers import Constant
 from tensorlang.ops import nn, random
 
 RNG = np.random.default_rng(5)
@@ -149,6 +151,18 @@ def test_a_loss_of_ones_own() -> None:
     t = X[:, :1].copy()
     losses = [made.train_one_batch(X, t) for _ in range(100)]
     assert losses[-1] < 0.01 * losses[0]
+
+
+def test_a_weight_that_is_the_loss_itself_is_trained() -> None:
+    class Alone(Layer):
+        def apply(self, x):
+            return self.weight("w", (1,), Constant(1.0))
+
+    model = Model(Alone())
+    model.compile(TensorSpec(("batch", 4)), loss=lambda y, _: y, optimizer=SGD(lr=0.5))
+    x = np.ones((2, 4), np.float32)
+    assert model.train_one_batch(x, x) == 1.0
+    assert model.get_params()["w"] == 0.5
 
 
 def test_a_key_compiles_one_model() -> None:
