@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from tensorlang import graph
@@ -11,6 +9,7 @@ from tensorlang.errors import ShapeError
 from tensorlang.graph.network import training
 from tensorlang.graph.scopes import outside, path
 from tensorlang.graph.specs import KeySpec
+from tensorlang.graph.values import Made, Tensor
 from tensorlang.layers.initializers import (
     GlorotUniform,
     Initializer,
@@ -44,7 +43,7 @@ class Dense(Layer):
         self.units, self.activation = whole("units of Dense", units, 0), activation
         self.begin = weight, bias
 
-    def apply(self, x: Any) -> Any:
+    def apply(self, x: Tensor) -> Made:
         """Floats `[..., in]` to `[..., units]`."""
         weight, bias = self.begin
         if not x.ndim:
@@ -67,7 +66,7 @@ class Activate(Layer):
         super().__init__()
         self.activation = activation
 
-    def apply(self, x: Any) -> Any:
+    def apply(self, x: Tensor) -> Made:
         """The activation of each number."""
         return activated(x, self.activation)
 
@@ -78,7 +77,7 @@ class Activate(Layer):
 class Flatten(Layer):
     """All dimensions behind the batch as one."""
 
-    def apply(self, x: Any) -> Any:
+    def apply(self, x: Tensor) -> Made:
         """`[batch, ...]` to `[batch, n]`."""
         return nn.batch_flatten(x)
 
@@ -90,7 +89,7 @@ class Reshape(Layer):
         super().__init__()
         self.shape = shape
 
-    def apply(self, x: Any) -> Any:
+    def apply(self, x: Tensor) -> Made:
         """`[batch, ...]` to `[batch, *shape]`."""
         return nn.reshape(x, (x.shape[0], *self.shape))
 
@@ -108,7 +107,7 @@ class Dropout(Layer):
         super().__init__()
         self.rate = rate
 
-    def apply(self, x: Any) -> Any:
+    def apply(self, x: Tensor) -> Made:
         """The same shape; out of training, the same numbers."""
         if not training():
             return x
@@ -136,7 +135,7 @@ class LayerNorm(Layer):
         super().__init__()
         self.eps = eps
 
-    def apply(self, x: Any) -> Any:
+    def apply(self, x: Tensor) -> Made:
         """The same shape."""
         w = self.weight("weight", x.shape[-1:], Ones(), x.dtype)
         b = self.weight("bias", x.shape[-1:], Zeros(), x.dtype)
@@ -150,7 +149,7 @@ class RMSNorm(Layer):
         super().__init__()
         self.eps = eps
 
-    def apply(self, x: Any) -> Any:
+    def apply(self, x: Tensor) -> Made:
         """The same shape."""
         w = self.weight("weight", x.shape[-1:], Ones(), x.dtype)
         return nn.rms_norm(x, w, self.eps)
@@ -163,7 +162,7 @@ class BatchNorm(Layer):
         super().__init__()
         self.eps, self.momentum, self.axis = eps, momentum, axis
 
-    def apply(self, x: Any) -> Any:
+    def apply(self, x: Tensor) -> Made:
         """The same shape."""
         if not -x.ndim <= self.axis < x.ndim:
             raise ShapeError(
@@ -201,7 +200,7 @@ class Embedding(Layer):
         self.width = whole("width of Embedding", width)
         self.begin, self.dtype = weight, dtype
 
-    def apply(self, ids: Any) -> Any:
+    def apply(self, ids: Tensor) -> Made:
         """Whole numbers `[...]` to `[..., width]`."""
         table = self.weight("weight", (self.rows, self.width), self.begin, self.dtype)
         return nn.embedding(ids, table)

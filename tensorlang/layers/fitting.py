@@ -5,21 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
 from tensorlang.errors import ArgumentError, LossError
+from tensorlang.graph.running import Given, Result
 from tensorlang.graph.specs import TensorSpec
 from tensorlang.ops import random
 
 if TYPE_CHECKING:
+    from rich.progress import Progress
+
     from tensorlang.graph.network import Network
-    from tensorlang.layers.trainer import Trainer
+    from tensorlang.layers.trainer import Outputs, Trainer
 
 Array: TypeAlias = np.ndarray
 # from what the network gave and what is true to a number
-Metric: TypeAlias = Callable[[Any, Any], float]
+Metric: TypeAlias = Callable[[Result, Array], float]
 
 
 def accuracy(outputs: Array, truths: Array) -> float:
@@ -105,10 +108,10 @@ class EarlyStop:
 
 def fit(
     trainer: Trainer,
-    *arrays: Any,
+    *arrays: Given,
     epochs: int = 1,
     batch: int = 32,
-    validation: Sequence[Any] | None = None,
+    validation: Sequence[Given] | None = None,
     metrics: Sequence[str | Metric] = (),
     callbacks: Sequence[Callback] = (),
     shuffle: bool = True,
@@ -168,7 +171,7 @@ def fit(
     return history
 
 
-def _arrays(trainer: Trainer, given: Sequence[Any]) -> list[Array]:
+def _arrays(trainer: Trainer, given: Sequence[Given]) -> list[Array]:
     """Inputs and truths; lists of numbers become arrays of the inputs' types."""
     specs: list[TensorSpec | None] = [*trainer.network.specs]
     specs += [None] * (len(given) - len(specs))
@@ -208,7 +211,7 @@ def _epoch(  # noqa: PLR0917 - as fit
     order: Array,
     batch: int,
     measures: Mapping[str, Metric],
-    done: Callable[[], Any],
+    done: Callable[[], object],
 ) -> tuple[float, dict[str, float]]:
     """One pass: the mean loss and metrics, of each example alike."""
     total, sums = 0.0, dict.fromkeys(measures, 0.0)
@@ -228,7 +231,9 @@ def _epoch(  # noqa: PLR0917 - as fit
     return total / count, {name: value / count for name, value in sums.items()}
 
 
-def _trained(trainer: Trainer, part: Sequence[Array], *, look: bool) -> Any:
+def _trained(
+    trainer: Trainer, part: Sequence[Array], *, look: bool
+) -> tuple[float, Outputs | None]:
     """Loss and outputs of a step; no outputs where nothing looks at them."""
     return (
         trainer.train_minibatch(*part)
@@ -244,7 +249,7 @@ def _batches(order: Array, batch: int) -> Iterator[Array]:
 
 def evaluated(
     trainer: Trainer,
-    data: Sequence[Any],
+    data: Sequence[Given],
     batch: int,
     measures: Mapping[str, Metric],
 ) -> dict[str, float]:
@@ -274,7 +279,7 @@ def told(epoch: Epoch, epochs: int) -> str:
     return f"epoch {epoch.number}/{epochs}  {listed}"
 
 
-def _bar(progress: bool) -> Any:
+def _bar(progress: bool) -> Progress:
     from rich.progress import Progress  # noqa: PLC0415 - only where it is shown
 
     return Progress(disable=not progress, transient=False)

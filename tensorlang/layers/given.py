@@ -6,17 +6,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from inspect import signature
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from tensorlang.errors import ArgumentError
 from tensorlang.graph.scopes import current, outside, path
 from tensorlang.graph.values import values_in
 
+if TYPE_CHECKING:
+    from tensorlang.layers.layer import Layer
+
 _APPLYING: Final[ContextVar[bool]] = ContextVar("applying", default=False)
 
 
 @contextmanager
-def checked(layer: Any, inputs: Sequence[Any]) -> Iterator[None]:
+def checked(layer: Layer, inputs: Sequence[object]) -> Iterator[None]:
     """Apply a layer to inputs that it can take.
 
     Raises:
@@ -33,7 +36,7 @@ def checked(layer: Any, inputs: Sequence[Any]) -> Iterator[None]:
         _APPLYING.reset(token)
 
 
-def _counted(layer: Any, inputs: Sequence[Any]) -> None:
+def _counted(layer: Layer, inputs: Sequence[object]) -> None:
     asked = signature(layer.apply)
     try:
         asked.bind(*inputs)
@@ -45,7 +48,7 @@ def _counted(layer: Any, inputs: Sequence[Any]) -> None:
         ) from None
 
 
-def _symbolic(layer: Any, inputs: Sequence[Any]) -> None:
+def _symbolic(layer: Layer, inputs: Sequence[object]) -> None:
     """Refuse arrays alone: outside of a program, nothing would compute with them."""
     if any(True for _ in values_in(inputs)):
         return

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import ClassVar, Final, TypeAlias
 
 from tensorlang.errors import ArgumentError, ShapeError
 from tensorlang.graph.scopes import outside, path
+from tensorlang.graph.values import Made, Tensor
 from tensorlang.layers.initializers import GlorotUniform, Initializer, Zeros
 from tensorlang.layers.layer import Activation, Layer, activated, whole
 from tensorlang.ops import nn
 
+Sizes: TypeAlias = int | tuple[int, ...]  # for all dimensions, or one for each
+Padding: TypeAlias = str | int | tuple[int | tuple[int, int], ...]
 _CONVOLUTIONS: Final = {1: nn.conv1d, 2: nn.conv2d, 3: nn.conv3d}
 
 
@@ -25,9 +28,9 @@ class _Convolution(Layer):
         size: int | tuple[int, ...],
         activation: Activation = None,
         *,
-        stride: Any = 1,
-        padding: Any = "valid",
-        dilation: Any = 1,
+        stride: Sizes = 1,
+        padding: Padding = "valid",
+        dilation: Sizes = 1,
         groups: int = 1,
         layout: str | None = None,
         bias: Initializer | None = Zeros(),  # noqa: B008 - a value
@@ -41,6 +44,7 @@ class _Convolution(Layer):
         self.size = tuple(whole(f"size of {name}", each) for each in sizes)
         if len(self.size) != self.rank:
             raise ArgumentError(f"{name} has a size of {self.rank} numbers, not {size}")
+        self.groups = groups
         self.given = {
             "stride": stride,
             "padding": padding,
@@ -50,7 +54,7 @@ class _Convolution(Layer):
         }
         self.begin = weight, bias
 
-    def apply(self, x: Any) -> Any:
+    def apply(self, x: Tensor) -> Made:
         """Images `(batch, channels, *spatial)` to `(batch, filters, *spatial)`."""
         weight, bias = self.begin
         if x.ndim != self.rank + 2:
@@ -59,7 +63,9 @@ class _Convolution(Layer):
                 f"{self.rank + 2} dimensions, with batch and channels, not {x.spec}"
             )
         last = str(self.given["layout"] or "NC").index("C") != 1
-        channels = x.shape[-1 if last else 1] // self.given["groups"]
+        channels = x.shape[-1 if last else 1]
+        if isinstance(channels, int):  # `weight` refuses an open size
+            channels //= self.groups
         shape = (self.filters, channels, *self.size)
         w = self.weight("weight", shape, weight, x.dtype)
         b = None
@@ -93,14 +99,16 @@ class Conv3D(_Convolution):
 class _Pool(Layer):
     """Pooling: one number for each window of each channel."""
 
-    op: Callable[..., Any]
+    op: ClassVar[Callable[..., Made]]
 
-    def __init__(self, size: Any, stride: Any = None, **given: Any) -> None:
+    def __init__(
+        self, size: Sizes, stride: Sizes | None = None, **given: object
+    ) -> None:
         """Say which windows; the rest is the operator's own."""
         super().__init__()
         self.size, self.stride, self.given = size, stride, given
 
-    def apply(self, x: Any) -> Any:
+    def apply(self, x: Tensor) -> Made:
         """Images to smaller ones."""
         return type(self).op(x, self.size, self.stride, **self.given)
 
@@ -135,6 +143,6 @@ class MaxPool1D(_Pool):
 class GlobalAvgPool(Layer):
     """The average of each channel."""
 
-    def apply(self, x: Any) -> Any:
+    def apply(self, x: Tensor) -> Made:
         """`(batch, channels, *spatial)` to `(batch, channels, 1, ...)`."""
         return nn.global_avg_pool(x)

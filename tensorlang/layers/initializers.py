@@ -11,16 +11,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from tensorlang.ops import random
 
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, DTypeLike
+
 Array: TypeAlias = np.ndarray
 Shape: TypeAlias = tuple[int, ...]
 # from key, shape and type to the array
-Initializer: TypeAlias = Callable[[random.Key, Shape, Any], Array]
+Initializer: TypeAlias = Callable[[random.Key, Shape, "DTypeLike"], Array]
 
 
 def fans(shape: Shape) -> tuple[int, int]:
@@ -37,7 +40,7 @@ class Constant:
 
     value: float = 0.0
 
-    def __call__(self, key: random.Key, shape: Shape, dtype: Any) -> Array:
+    def __call__(self, key: random.Key, shape: Shape, dtype: DTypeLike) -> Array:
         """The array; the key is left alone."""
         del key
         return np.full(shape, self.value, dtype)
@@ -57,9 +60,9 @@ def Ones() -> Constant:  # noqa: N802 - a value as the others
 class Given:
     """An array that is known."""
 
-    array: Any
+    array: ArrayLike
 
-    def __call__(self, key: random.Key, shape: Shape, dtype: Any) -> Array:
+    def __call__(self, key: random.Key, shape: Shape, dtype: DTypeLike) -> Array:
         """The array, in its shape; the key is left alone."""
         del key
         return np.broadcast_to(np.asarray(self.array, dtype), shape)
@@ -72,7 +75,7 @@ class Normal:
     mean: float = 0.0
     deviation: float = 0.01
 
-    def __call__(self, key: random.Key, shape: Shape, dtype: Any) -> Array:
+    def __call__(self, key: random.Key, shape: Shape, dtype: DTypeLike) -> Array:
         """The array."""
         drawn = random.normal(key, shape)
         moved = np.asarray(drawn) * self.deviation + self.mean
@@ -86,7 +89,7 @@ class Uniform:
     low: float = -0.05
     high: float = 0.05
 
-    def __call__(self, key: random.Key, shape: Shape, dtype: Any) -> Array:
+    def __call__(self, key: random.Key, shape: Shape, dtype: DTypeLike) -> Array:
         """The array."""
         drawn = random.uniform(key, shape, minval=self.low, maxval=self.high)
         return np.asarray(drawn).astype(dtype)
@@ -109,7 +112,7 @@ class Scaled:
     fan: str = "average"
     uniform: bool = True
 
-    def __call__(self, key: random.Key, shape: Shape, dtype: Any) -> Array:
+    def __call__(self, key: random.Key, shape: Shape, dtype: DTypeLike) -> Array:
         """The array."""
         into, out = fans(shape)
         fan = {"in": into, "out": out, "average": (into + out) / 2}[self.fan]

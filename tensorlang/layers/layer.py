@@ -25,17 +25,19 @@ import numpy as np
 
 from tensorlang import graph
 from tensorlang.errors import ArgumentError, GraphError, ShapeError, TensorlangError
-from tensorlang.graph.leaves import Weight
+from tensorlang.graph.leaves import Data, Weight
+from tensorlang.graph.program import Body
 from tensorlang.graph.scopes import named, outside, path
-from tensorlang.graph.specs import Dim, TensorSpec
+from tensorlang.graph.specs import Dim, Extent, Spec, TensorSpec
+from tensorlang.graph.values import Made, Tensor
 from tensorlang.layers.given import checked
 from tensorlang.layers.initializers import Initializer
 from tensorlang.layers.summary import noted
 from tensorlang.ops import math, nn
 
-Activation: TypeAlias = "str | Callable[[Any], Any] | None"
+Activation: TypeAlias = str | Callable[[Tensor], Tensor] | None
 
-_ACTIVATIONS: Final[dict[str, Callable[[Any], Any]]] = {
+_ACTIVATIONS: Final[dict[str, Callable[[Tensor], Tensor]]] = {
     "relu": nn.relu,
     "gelu": nn.gelu,
     "silu": nn.silu,
@@ -63,13 +65,13 @@ class Layer:
     _weights: dict[str, Weight]
     _refs: dict[str, graph.Ref]
 
-    def __new__(cls, *_: Any, **__: Any) -> Self:
+    def __new__(cls, *_: object, **__: object) -> Self:
         """A layer without weights; also where a class of one's own has its own init."""
         made = super().__new__(cls)
         made._weights, made._refs = {}, {}
         return made
 
-    def apply(self, *inputs: Any) -> Any:
+    def apply(self, *inputs: Any) -> Made:  # of which each layer takes its own
         """What it makes of symbolic inputs.
 
         Raises:
@@ -77,7 +79,7 @@ class Layer:
         """
         raise NotImplementedError(f"{type(self).__name__} defines no apply(self, x)")
 
-    def __call__(self, *inputs: Any) -> Any:
+    def __call__(self, *inputs: Tensor) -> Made:
         """Apply it to symbolic tensors: its weights are made here, or found again.
 
         Raises:
@@ -93,7 +95,7 @@ class Layer:
                 row.shapes = ", ".join(str(value.spec) for value in several)
             return made
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         for label, layer in _layers(name, value):
             if not layer.name:
                 object.__setattr__(layer, "name", label)
@@ -108,7 +110,7 @@ class Layer:
     def weight(
         self,
         name: str,
-        shape: Sequence[Any],
+        shape: Sequence[Extent],
         initial: Initializer,
         dtype: str = "float32",
         *,
@@ -145,7 +147,7 @@ class Layer:
             )
         return made
 
-    def state(self, name: str, initial: Any) -> graph.Ref:
+    def state(self, name: str, initial: Data | Spec) -> graph.Ref:
         """What training carries on beside weights: read and written as a reference."""
         if name not in self._refs:
             whole = ".".join(filter(None, (path(), name)))
@@ -174,7 +176,7 @@ def located() -> Iterator[None]:
         raise type(problem)(f"layer {where!r} ({outside()}): {problem}") from problem
 
 
-def whole(what: str, value: Any, least: int = 1) -> int:
+def whole(what: str, value: object, least: int = 1) -> int:
     """A hyper-parameter that is a whole number.
 
     Raises:
@@ -185,7 +187,7 @@ def whole(what: str, value: Any, least: int = 1) -> int:
     raise ArgumentError(f"{what} is a whole number from {least} on, not {value!r}")
 
 
-def _layers(name: str, value: Any) -> Iterator[tuple[str, Layer]]:
+def _layers(name: str, value: object) -> Iterator[tuple[str, Layer]]:
     """The layers in an attribute, and what they are called."""
     if isinstance(value, Layer):
         yield name, value
@@ -206,7 +208,7 @@ class Sequential(Layer):
         layers: What stands in it, called by number.
     """
 
-    def __init__(self, *layers: Any) -> None:
+    def __init__(self, *layers: Body) -> None:
         """Put layers together.
 
         Raises:
@@ -225,9 +227,9 @@ class Sequential(Layer):
                 layer.name = str(n)
         self.layers = layers
 
-    def apply(self, *inputs: Any) -> Any:
+    def apply(self, *inputs: Tensor) -> Made:
         """Each of what the one before gives."""
-        value: Any = inputs
+        value: Made = inputs
         for n, layer in enumerate(self.layers):
             given = value if isinstance(value, tuple) else (value,)
             if isinstance(layer, Layer):
@@ -241,11 +243,11 @@ class Sequential(Layer):
         return f"Sequential({', '.join(map(_shown, self.layers))})"
 
 
-def _shown(layer: Any) -> str:
+def _shown(layer: object) -> str:
     return repr(layer) if isinstance(layer, Layer) else str(getattr(layer, "id", layer))
 
 
-def activated(x: Any, activation: Activation) -> Any:
+def activated(x: Tensor, activation: Activation) -> Tensor:
     """An activation's result: by its name, as an operator, or any function.
 
     Raises:

@@ -10,20 +10,31 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import numpy as np
 
 from tensorlang import graph
 from tensorlang.errors import ArgumentError, GraphError
 from tensorlang.graph.network import Network
-from tensorlang.graph.specs import TensorSpec
+from tensorlang.graph.specs import Extent, TensorSpec, shape_of
 from tensorlang.layers.optimizers import Optimizer
 from tensorlang.layers.summary import summary
 from tensorlang.layers.trainer import Loss, Trainer
 from tensorlang.ops import random
 
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from tensorlang.graph.binding import Target
+    from tensorlang.graph.program import Body
+    from tensorlang.graph.running import Given, Result
+    from tensorlang.graph.values import Made
+    from tensorlang.layers.fitting import Epoch
+
 Array: TypeAlias = np.ndarray
+# an input: its spec or shape, or a symbolic one
+Takes: TypeAlias = TensorSpec | graph.Tensor | Sequence[Extent | str]
 
 
 class Model:
@@ -34,21 +45,21 @@ class Model:
         extras: What stood beside the states in the file that it was loaded from.
     """
 
-    def __init__(self, layer: Any) -> None:
+    def __init__(self, layer: Body) -> None:
         self.layer = layer
-        self.extras: dict[str, Any] = {}
+        self.extras: dict[str, Array] = {}
         self._network: Network | None = None
         self._trainer: Trainer | None = None
 
     def compile(
         self,
-        *specs: TensorSpec | Sequence[Any],
+        *specs: Takes,
         train: bool = True,
         loss: str | Loss = "cross_entropy",
         optimizer: Optimizer | None = None,
         key: random.Key | None = None,
-        weights: Mapping[str, Any] | None = None,
-        target: Any = None,
+        weights: Mapping[str, ArrayLike] | None = None,
+        target: Target = None,
     ) -> Model:
         """Fix the shapes of inputs, and make the weights; nothing runs.
 
@@ -84,7 +95,7 @@ class Model:
             )
         return self
 
-    def _apply(self, *inputs: Any) -> Any:
+    def _apply(self, *inputs: graph.Value) -> Made:
         return self.layer(*inputs)
 
     def __reduce__(self) -> NoReturn:
@@ -125,17 +136,17 @@ class Model:
         """What trains it; None where it was compiled for use."""
         return self._trainer
 
-    def __call__(self, *inputs: Any) -> Any:
+    def __call__(self, *inputs: Given) -> Result:
         """What it gives for arrays of any batch; of symbolic tensors, symbolic ones."""
         if any(isinstance(value, graph.Value) for value in inputs):
             return self.layer(*inputs)
         return self.network.transform(*inputs)
 
-    def train_one_batch(self, *arrays: Any) -> float:
+    def train_one_batch(self, *arrays: Given) -> float:
         """One step on inputs and truths: the loss before it."""
         return self.trainer.train_one_batch(*arrays)
 
-    def fit(self, *arrays: Any, **options: Any) -> Any:
+    def fit(self, *arrays: Given, **options: Any) -> list[Epoch]:
         """Train for some epochs; see `tensorlang.layers.fitting.fit`."""
         return self.trainer.fit(*arrays, **options)
 
@@ -145,7 +156,7 @@ class Model:
         """Copies of the weights, by path such as `0.weight`."""
         return self.network.get_weights()
 
-    def set_params(self, given: Mapping[str, Any]) -> None:
+    def set_params(self, given: Mapping[str, ArrayLike]) -> None:
         """Copy weights in: all of them, or none.
 
         Raises:
@@ -157,7 +168,7 @@ class Model:
         """All that training goes on from: weights, moments, the key, the step."""
         return self.trainer.get_states()
 
-    def set_states(self, given: Mapping[str, Any]) -> None:
+    def set_states(self, given: Mapping[str, ArrayLike]) -> None:
         """Restore what `get_states` gave; training goes on with the same bits.
 
         Raises:
@@ -168,7 +179,10 @@ class Model:
     # ------------------------------------------------------------------ files
 
     def save(
-        self, path: str | os.PathLike[str], *, extras: Mapping[str, Any] | None = None
+        self,
+        path: str | os.PathLike[str],
+        *,
+        extras: Mapping[str, ArrayLike] | None = None,
     ) -> None:
         """Write it: one ONNX file with program and weights, states beside it.
 
@@ -192,7 +206,7 @@ class Model:
         train: bool | None = None,
         loss: str | Loss | None = None,
         optimizer: Optimizer | None = None,
-        target: Any = None,
+        target: Target = None,
         largest: int | None = None,
     ) -> Model:
         """A model from a file: of `save`, or any ONNX whose operators we have.
@@ -223,7 +237,7 @@ class Model:
             largest=largest,
         )
 
-    def summary(self, *specs: TensorSpec | Sequence[Any]) -> str:
+    def summary(self, *specs: Takes) -> str:
         """A table of layers, the shapes that they give, and their parameters.
 
         Args:
@@ -233,7 +247,7 @@ class Model:
         return summary(self.layer, given)
 
 
-def _spec_of(spec: Any) -> TensorSpec:
+def _spec_of(spec: Takes) -> TensorSpec:
     if isinstance(spec, graph.Tensor):
         return spec.spec
     if isinstance(spec, TensorSpec):
@@ -242,4 +256,4 @@ def _spec_of(spec: Any) -> TensorSpec:
         raise ArgumentError(
             f'an input is a TensorSpec, or a shape such as ("batch", 784), not {spec!r}'
         )
-    return TensorSpec(tuple(spec))
+    return TensorSpec(shape_of(spec))

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 import numpy as np
 
 from tensorlang.ops import optim
 
+if TYPE_CHECKING:
+    from tensorlang.graph.binding import Where
+
 Array: TypeAlias = np.ndarray
+Step: TypeAlias = Callable[..., object]  # an operator of `tensorlang.ops.optim`
 # a rate, or from the number of steps made so far to one
 Rate: TypeAlias = float | Callable[[int], float]
 Slots: TypeAlias = dict[str, list[Array]]
@@ -36,7 +40,7 @@ class Optimizer:
     weight_decay: float = 0.0
     clip: float | None = None
 
-    op: ClassVar[Any]
+    op: ClassVar[Step]
     counted: ClassVar[bool] = True  # whether the operator takes the step's number
 
     def slots(self) -> tuple[str, ...]:
@@ -58,7 +62,7 @@ class Optimizer:
         slots: Mapping[str, list[Array]],
         step: int,
         *,
-        target: Any = None,
+        target: Where = None,
     ) -> None:
         """Change the weights, in place; gradients too, where they are clipped.
 
@@ -77,7 +81,7 @@ class Optimizer:
             params, grads, **slots, **given, lr=self.rate(step), target=target
         )
 
-    def given(self) -> dict[str, Any]:
+    def given(self) -> dict[str, object]:
         """The operator's arguments that never change."""
         others = ("lr", "clip", *_FLAGS)
         return {
@@ -95,7 +99,7 @@ class SGD(Optimizer):
     momentum: float = 0.0
     dampening: float = 0.0
     nesterov: bool = False
-    op: ClassVar[Any] = optim.sgd
+    op: ClassVar[Step] = optim.sgd
 
     def slots(self) -> tuple[str, ...]:
         """The velocity, where there is momentum."""
@@ -116,7 +120,7 @@ class Adam(Optimizer):
     eps: float = 1e-8
     epsilon_hat: bool = False
     amsgrad: bool = False
-    op: ClassVar[Any] = optim.adam
+    op: ClassVar[Step] = optim.adam
 
     def slots(self) -> tuple[str, ...]:
         """The moments."""
@@ -128,7 +132,7 @@ class AdamW(Adam):
     """Adam whose weight decay leaves the moments alone; see `optim.adamw`."""
 
     weight_decay: float = 1e-2
-    op: ClassVar[Any] = optim.adamw
+    op: ClassVar[Step] = optim.adamw
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +143,7 @@ class AdaMax(Optimizer):
     beta1: float = 0.9
     beta2: float = 0.999
     eps: float = 1e-8
-    op: ClassVar[Any] = optim.adamax
+    op: ClassVar[Step] = optim.adamax
 
     def slots(self) -> tuple[str, ...]:
         """The moment, and the largest gradient."""
@@ -158,7 +162,7 @@ class AdaGrad(Optimizer):
     lr_decay: float = 0.0
     eps: float = 1e-10
     initial: float = 0.0
-    op: ClassVar[Any] = optim.adagrad
+    op: ClassVar[Step] = optim.adagrad
 
     def slots(self) -> tuple[str, ...]:
         """The sum of squares."""
@@ -178,7 +182,7 @@ class RMSProp(Optimizer):
     eps: float = 1e-8
     momentum: float = 0.0
     centered: bool = False
-    op: ClassVar[Any] = optim.rmsprop
+    op: ClassVar[Step] = optim.rmsprop
     counted: ClassVar[bool] = False
 
     def slots(self) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
@@ -21,13 +21,19 @@ from tensorlang.errors import ArgumentError, GraphError, WeightError
 from tensorlang.graph.specs import TensorSpec
 from tensorlang.graph.weights import fill
 from tensorlang.layers import optimizers
-from tensorlang.layers.trainer import LOSSES
+from tensorlang.layers.trainer import LOSSES, Loss
+from tensorlang.onnx.checks import Note
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from tensorlang.graph.binding import Target
     from tensorlang.layers.model import Model
     from tensorlang.layers.optimizers import Optimizer
 
 INSTALL: Final = "pip install 'tensorlang[onnx]'"
+Arrays: TypeAlias = dict[str, np.ndarray]
+Extras: TypeAlias = "Mapping[str, ArrayLike]"
 EXTRA: Final = "extra."
 
 
@@ -47,7 +53,7 @@ def beside(path: str | os.PathLike[str]) -> Path:
 
 
 def save(
-    model: Model, path: str | os.PathLike[str], extras: Mapping[str, Any] | None = None
+    model: Model, path: str | os.PathLike[str], extras: Extras | None = None
 ) -> None:
     """Write a model, and what its training goes on from; both are replaced together.
 
@@ -65,7 +71,7 @@ def save(
     library = _safetensors()
     network, trainer = model.network, model.trainer_or_none
     held = {f"state.{name}": array for name, array in network.get_states().items()}
-    said: dict[str, Any] = {"trained": trainer is not None}
+    said: dict[str, object] = {"trained": trainer is not None}
     if trainer is not None:
         whole = trainer.get_states().items()
         held |= {k: v for k, v in whole if not k.startswith("weight.")}
@@ -79,18 +85,18 @@ def save(
     onnx.save(network, path, note=said, also=states)
 
 
-def _array(name: str, value: Any) -> np.ndarray:
+def _array(name: str, value: ArrayLike) -> np.ndarray:
     made: np.ndarray = np.array(value, order="C")
     if made.dtype.kind not in "biuf":
         raise ArgumentError(f"extra {name!r} is an array of numbers, not {value!r:.60}")
     return made
 
 
-def _loss(loss: Any) -> str | None:
+def _loss(loss: Loss) -> str | None:
     return next((name for name, known in LOSSES.items() if known is loss), None)
 
 
-def _told(optimizer: Optimizer) -> dict[str, Any] | None:
+def _told(optimizer: Optimizer) -> dict[str, object] | None:
     """An optimizer as JSON has it; None where its rate is a function."""
     given = {f.name: getattr(optimizer, f.name) for f in fields(optimizer)}
     if callable(optimizer.lr):
@@ -103,9 +109,9 @@ def load(
     path: str | os.PathLike[str],
     *,
     train: bool | None = None,
-    loss: Any = None,
+    loss: str | Loss | None = None,
     optimizer: Optimizer | None = None,
-    target: Any = None,
+    target: Target = None,
     largest: int | None = None,
 ) -> Model:
     """A model from an ONNX file, ours or a stranger's, with its states where there are.
@@ -132,7 +138,7 @@ def load(
     return model
 
 
-def _restore(model: Model, states: Mapping[str, Any]) -> None:
+def _restore(model: Model, states: Mapping[str, np.ndarray]) -> None:
     trainer = model.trainer_or_none
     if trainer is not None and "step" in states:
         weights = {f"weight.{k}": v for k, v in model.network.weights.items()}
@@ -143,7 +149,7 @@ def _restore(model: Model, states: Mapping[str, Any]) -> None:
         fill(held, own, "state")
 
 
-def _states(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _states(path: str | os.PathLike[str]) -> tuple[Arrays, Arrays]:
     """States and extras, where the file beside is there.
 
     Raises:
@@ -168,7 +174,7 @@ def _states(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any
     return {k: v for k, v in held.items() if not k.startswith(EXTRA)}, extras
 
 
-def _read(library: Any, data: bytes) -> dict[str, Any]:
+def _read(library: Any, data: bytes) -> Arrays:
     """The arrays of safetensors; the package's own reader has no bfloat16."""
     return {
         name: np.frombuffer(said["data"], _kind(said["dtype"])).reshape(said["shape"])
@@ -180,11 +186,10 @@ def _kind(name: str) -> np.dtype:
     """The type that safetensors calls F32, say, or BF16."""
     words = {"F": "float", "BF": "bfloat", "I": "int", "U": "uint", "BOOL": "bool"}
     kind = name.rstrip("0123456789")
-    made: np.dtype = TensorSpec((), words[kind] + name[len(kind) :]).numpy
-    return made
+    return TensorSpec((), words[kind] + name[len(kind) :]).numpy
 
 
-def _asked(note: Mapping[str, Any], what: str, path: Any) -> Any:
+def _asked(note: Note, what: str, path: str | os.PathLike[str]) -> Any:
     found = note.get(what)
     if found is None and note:
         raise ArgumentError(
@@ -194,7 +199,7 @@ def _asked(note: Mapping[str, Any], what: str, path: Any) -> Any:
     return found or "cross_entropy"
 
 
-def _optimizer(note: Mapping[str, Any], path: Any) -> Optimizer | None:
+def _optimizer(note: Note, path: str | os.PathLike[str]) -> Optimizer | None:
     if not note:
         return None
     asked, base = _asked(note, "optimizer", path), optimizers.Optimizer

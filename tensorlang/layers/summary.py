@@ -7,10 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
 
 from tensorlang.graph.leaves import Weight
-from tensorlang.graph.program import trace
+from tensorlang.graph.program import Body, trace
 from tensorlang.graph.scopes import path
 from tensorlang.graph.specs import Spec, TensorSpec
 
@@ -36,7 +35,7 @@ _ROWS: ContextVar[list[Row] | None] = ContextVar("rows", default=None)
 
 
 @contextmanager
-def noted(layer: Any) -> Iterator[Row | None]:
+def noted(layer: object) -> Iterator[Row | None]:
     """Note that a layer is applied, where somebody wants to know."""
     rows = _ROWS.get()
     if rows is None:
@@ -47,7 +46,7 @@ def noted(layer: Any) -> Iterator[Row | None]:
     yield row
 
 
-def rows_of(layer: Any, specs: Sequence[Spec]) -> list[Row]:
+def rows_of(layer: Body, specs: Sequence[Spec]) -> list[Row]:
     """The applications of layers, in order, for inputs of these specs.
 
     What is no layer, such as a program from a file, has a row for each layer that its
@@ -72,7 +71,7 @@ def _from_names(weights: Iterable[Weight]) -> list[Row]:
     return list(rows.values())
 
 
-def summary(layer: Any, specs: Sequence[TensorSpec]) -> str:
+def summary(layer: Body, specs: Sequence[TensorSpec]) -> str:
     """A table of the layers that are applied: what they give, and their parameters."""
     from rich.console import Console  # noqa: PLC0415 - only to print
     from rich.table import Table  # noqa: PLC0415 - the same

@@ -8,32 +8,39 @@ history = trainer.fit(images, labels, epochs=5, batch=64, validation=(x, t))
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
 from tensorlang.errors import ArgumentError, ShapeError
+from tensorlang.graph.binding import Target, Where
 from tensorlang.graph.network import Network
 from tensorlang.graph.program import input
-from tensorlang.graph.running import KEPT, sizes_of
-from tensorlang.graph.specs import Dim, TensorSpec
+from tensorlang.graph.running import KEPT, Given, sizes_of
+from tensorlang.graph.specs import Dim, Extent, TensorSpec, shape_of
 from tensorlang.graph.training import TrainingContext, TrainingProgram
+from tensorlang.graph.values import Made, Tensor
 from tensorlang.graph.weights import fill
+from tensorlang.layers.fitting import Epoch, fit
 from tensorlang.layers.optimizers import Adam, Optimizer
 from tensorlang.ops import math, nn
 
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
 Array: TypeAlias = np.ndarray
+Outputs: TypeAlias = Array | tuple[Array, ...]
 # from the network's outputs and the truths to a tensor of one element
-Loss: TypeAlias = Callable[..., Any]
+Loss: TypeAlias = Callable[..., Made]
 
 
-def rest(target: Any) -> Any:
+def rest(target: Target) -> Where:
     """Where what belongs to no layer is computed."""
     return target.get("") if isinstance(target, Mapping) else target
 
 
-def mse_skipping_nan(y: Any, t: Any) -> Any:
+def mse_skipping_nan(y: Tensor, t: Tensor) -> Made:
     """The mean squared error over the truths that are no NaN."""
     known = math.equal(t, t)
     errors = math.where(known, y - math.where(known, t, y), y - y)
@@ -64,7 +71,7 @@ class Trainer:
         *,
         loss: str | Loss = "cross_entropy",
         optimizer: Optimizer | None = None,
-        target: Any = None,
+        target: Target = None,
     ) -> None:
         """Say what is trained, and how.
 
@@ -93,9 +100,9 @@ class Trainer:
         self.optimizer = optimizer or Adam()
         self.target = target
         self.step = 0
-        self._programs: dict[Any, TrainingProgram] = {}
+        self._programs: dict[tuple[TensorSpec, ...], TrainingProgram] = {}
         # by shapes and types, and whether outputs are kept
-        self._contexts: dict[tuple[Any, bool], TrainingContext] = {}
+        self._contexts: dict[tuple[Hashable, bool], TrainingContext] = {}
         self._alone = threading.Lock()  # a step changes weights in place
         leaves = network.leaves.items()
         self._paths = [path for path, leaf in leaves if leaf.trainable]
@@ -106,7 +113,7 @@ class Trainer:
             for name, arrays in made.items()
         }
 
-    def train_minibatch(self, *arrays: Any) -> tuple[float, Any]:
+    def train_minibatch(self, *arrays: Given) -> tuple[float, Outputs]:
         """One step on inputs and truths.
 
         Returns:
@@ -121,7 +128,7 @@ class Trainer:
         outputs = context.outputs
         return loss, outputs[0] if len(outputs) == 1 else outputs
 
-    def train_one_batch(self, *arrays: Any) -> float:
+    def train_one_batch(self, *arrays: Given) -> float:
         """The same step, but that what the network gave is not kept: less memory.
 
         Returns:
@@ -133,7 +140,7 @@ class Trainer:
         with self._alone:
             return self._step(self.context(*arrays, outputs=False), arrays)
 
-    def _step(self, context: TrainingContext, arrays: Sequence[Any]) -> float:
+    def _step(self, context: TrainingContext, arrays: Sequence[Given]) -> float:
         """Loss and gradients, and the weights changed."""
         loss = context.run(*arrays)
         paths = list(context.weights)
@@ -150,7 +157,7 @@ class Trainer:
         )
         return loss
 
-    def context(self, *arrays: Any, outputs: bool = True) -> TrainingContext:
+    def context(self, *arrays: Given, outputs: bool = True) -> TrainingContext:
         """The context for such inputs and truths: made once for each batch.
 
         Args:
@@ -209,7 +216,7 @@ class Trainer:
 
     def _named(self, array: Array, sizes: Mapping[str, int]) -> TensorSpec:
         """A spec whose extents have the names that inputs' have at the same places."""
-        shape: list[Any] = list(array.shape)
+        shape: list[Extent] = list(array.shape)
         for spec in self.network.specs:
             for at, extent in enumerate(spec.shape[: len(shape)]):
                 if isinstance(extent, Dim) and sizes.get(str(extent)) == shape[at]:
@@ -228,7 +235,7 @@ class Trainer:
             "step": np.array(self.step)
         }
 
-    def set_states(self, given: Mapping[str, Any]) -> None:
+    def set_states(self, given: Mapping[str, ArrayLike]) -> None:
         """Restore what `get_states` gave: all of it, or nothing.
 
         Raises:
@@ -246,10 +253,8 @@ class Trainer:
             made |= {f"optimizer.{name}.{path}": a for path, a in arrays.items()}
         return made
 
-    def fit(self, *arrays: Any, **options: Any) -> Any:
+    def fit(self, *arrays: Given, **options: Any) -> list[Epoch]:
         """Train for some epochs; see `tensorlang.layers.fitting.fit`."""
-        from tensorlang.layers.fitting import fit  # noqa: PLC0415 - loads rich
-
         return fit(self, *arrays, **options)
 
 
@@ -257,5 +262,5 @@ def _spec_of(array: Array, sizes: Mapping[str, int]) -> TensorSpec:
     """The spec of what is true: it has the batch of the inputs."""
     batch = sizes.get("batch")
     leads = array.ndim and array.shape[0] == batch
-    shape: tuple[Any, ...] = ("batch", *array.shape[1:]) if leads else array.shape
+    shape = shape_of(("batch", *array.shape[1:]) if leads else array.shape)
     return TensorSpec(shape, array.dtype.name)

@@ -155,7 +155,7 @@ def test_a_loss_of_ones_own() -> None:
 
 def test_a_weight_that_is_the_loss_itself_is_trained() -> None:
     class Alone(Layer):
-        def apply(self, x):
+        def apply(self, _):
             return self.weight("w", (1,), Constant(1.0))
 
     model = Model(Alone())

@@ -206,3 +206,9 @@ def test_initializers_are_values(width) -> None:
 def test_a_custom_activation_is_any_function() -> None:
     layer = Dense(4, activation=lambda x: nn.relu(x) * 2.0)
     assert layer(graph.input((2, 3))).shape == (2, 4)
+
+
+def test_a_convolution_of_an_open_number_of_channels_is_refused() -> None:
+    images = TensorSpec(("batch", "channels", 8, 8))
+    with pytest.raises(ShapeError, match=r"Conv2D needs a weight .* these sizes as"):
+        Model(Conv2D(6, 5)).compile(images)
