@@ -16,11 +16,18 @@ import numpy as np
 from tensorlang.errors import GraphError
 from tensorlang.graph import gradient_rules as _rules  # noqa: F401 - they register
 from tensorlang.graph import second_order as _second  # noqa: F401 - the same
-from tensorlang.graph.gradients import Found, Site, arguments_of, is_float, of_operator
+from tensorlang.graph.gradients import (
+    Found,
+    Site,
+    arguments_of,
+    is_float,
+    of_operator,
+    or_zeros,
+)
 from tensorlang.graph.leaves import constant
 from tensorlang.graph.scopes import named, outside
 from tensorlang.graph.specs import TensorSpec, at_sizes
-from tensorlang.graph.values import Form, Node, Value, zeros
+from tensorlang.graph.values import Form, Node, Value
 from tensorlang.ops import math
 
 _WITHOUT: Final = {
@@ -68,12 +75,6 @@ def _one(value: Value) -> Value:
         )
     assert isinstance(value.spec, TensorSpec)
     return constant(np.ones(at_sizes(value.shape, {}), value.spec.numpy))
-
-
-def or_zeros(gradient: Value | None, value: Value) -> Value:
-    """A gradient, which is zeros where there is none."""
-    made: Value = zeros(value.spec) if gradient is None else gradient
-    return made
 
 
 def backward(

@@ -10,10 +10,9 @@ from tensorlang.graph.autodiff import (
     WHILE_GRAD,
     backward,
     gradients,
-    or_zeros,
 )
 from tensorlang.graph.forms import IF, LET, Function
-from tensorlang.graph.gradients import Found, is_float
+from tensorlang.graph.gradients import Found, is_float, or_zeros
 from tensorlang.graph.program import Body, Graph, trace
 from tensorlang.graph.rewriting import Rewriter
 from tensorlang.graph.scopes import outside

@@ -19,7 +19,7 @@ import numpy as np
 from tensorlang.errors import ArgumentError, GraphError, ShapeError
 from tensorlang.graph.leaves import Data, constant
 from tensorlang.graph.program import Body, Graph, trace
-from tensorlang.graph.scopes import current, outside, path
+from tensorlang.graph.scopes import current, outside, path, training
 from tensorlang.graph.specs import Spec, TensorSpec
 from tensorlang.graph.values import Form, Made, Named, Value, make
 
@@ -71,8 +71,6 @@ class Function:
         Raises:
             GraphError: it calls itself.
         """
-        from tensorlang.graph.network import training  # noqa: PLC0415 - uses this
-
         asked = (training(), specs)  # layers write something else in training
         if asked in self._graphs:
             return self._graphs[asked]

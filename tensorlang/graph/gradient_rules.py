@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from tensorlang.graph.gradients import Found, Site, by_name, replaying, rule
+from tensorlang.graph.gradients import Found, Site, by_name, or_zeros, replaying, rule
 from tensorlang.graph.values import Argument, Made, Value, zeros
 from tensorlang.ops import math, nn, random
 from tensorlang.ops.registry import find
@@ -113,8 +113,6 @@ def _pad(site: Site) -> Found:
 @rule("nn.split")
 def _split(site: Site) -> Found:
     """The parts' gradients, joined as the parts were."""
-    from tensorlang.graph.autodiff import or_zeros  # noqa: PLC0415 - it builds on this
-
     pairs = zip(site.dys, site.node.results, strict=True)
     parts = [or_zeros(dy, value) for dy, value in pairs]
     return [(site.named["x"], nn.concatenate(parts, site.named["axis"]))]

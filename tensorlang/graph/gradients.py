@@ -24,6 +24,7 @@ from tensorlang.graph.values import (
     Node,
     Value,
     values_in,
+    zeros,
 )
 from tensorlang.ops.definition import Definition
 from tensorlang.ops.elementwise import Gradient
@@ -124,6 +125,12 @@ def rule(*ids: str) -> Callable[[Rule], Rule]:
 def is_float(value: Value) -> bool:
     """Whether it is a tensor of floats: what has a gradient."""
     return isinstance(value.spec, TensorSpec) and value.spec.dtype in _FLOATS
+
+
+def or_zeros(gradient: Value | None, value: Value) -> Value:
+    """A gradient, which is zeros where there is none."""
+    made: Value = zeros(value.spec) if gradient is None else gradient
+    return made
 
 
 def of_operator(site: Site) -> Found:

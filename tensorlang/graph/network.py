@@ -7,9 +7,7 @@ invocation: it has the batch, the data, the workspace and the device.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,6 +18,7 @@ from tensorlang.graph.fusion import fuse
 from tensorlang.graph.passes import fold, inline, without_doubles
 from tensorlang.graph.program import Body, Graph, trace
 from tensorlang.graph.references import Ref
+from tensorlang.graph.scopes import mode, training
 from tensorlang.graph.specs import Spec, TensorSpec
 from tensorlang.graph.threading import refs_of, thread
 from tensorlang.graph.weights import begun, begun_state, by_path, empty, fill
@@ -31,23 +30,6 @@ if TYPE_CHECKING:
     from tensorlang.graph.binding import Target
     from tensorlang.graph.context import Context
     from tensorlang.graph.running import Given, Result
-
-_TRAINING: ContextVar[bool] = ContextVar("training", default=False)
-
-
-def training() -> bool:
-    """Whether the program that is being written is for training."""
-    return _TRAINING.get()
-
-
-@contextmanager
-def mode(train: bool) -> Iterator[None]:
-    """Write a program for training, or for use."""
-    token = _TRAINING.set(train)
-    try:
-        yield
-    finally:
-        _TRAINING.reset(token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,3 +183,6 @@ class Network:
         return transform(self, inputs, target)
 
     __call__ = transform
+
+
+__all__ = ["Network", "Pure", "mode", "optimized", "pure", "training"]

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from tensorlang.errors import ArgumentError, GraphError
 from tensorlang.graph.leaves import CONSTANTS, Weight, constant
+from tensorlang.graph.linearity import check_keys
+from tensorlang.graph.printing import text
 from tensorlang.graph.scopes import Scope, current, entered
 from tensorlang.graph.specs import Extent, KeySpec, Spec, TensorSpec, shape_of
 from tensorlang.graph.values import Key, Made, Node, Tensor, Value, value_of, values_in
@@ -57,8 +59,6 @@ class Graph:
         self.function: Function | None = None
         self.nodes, self.free = _reached(self)
         self.bound: dict[Hashable, Bound] = {}
-        from tensorlang.graph.linearity import check_keys  # noqa: PLC0415 - it walks this
-
         check_keys(self)
 
     @property
@@ -88,8 +88,6 @@ class Graph:
         return run(self, arguments, target)
 
     def __str__(self) -> str:
-        from tensorlang.graph.printing import text  # noqa: PLC0415 - only to print
-
         return text(self)
 
     def __repr__(self) -> str:

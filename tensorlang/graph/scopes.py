@@ -34,6 +34,7 @@ class Scope:
 
 _SCOPE: ContextVar[Scope | None] = ContextVar("scope", default=None)
 _PATH: ContextVar[tuple[str, ...]] = ContextVar("path", default=())
+_TRAINING: ContextVar[bool] = ContextVar("training", default=False)
 
 
 def current() -> Scope | None:
@@ -83,3 +84,18 @@ def outside() -> str:
     while frame.f_back and f"{frame.f_globals.get('__name__', '')}.".startswith(_OWN):
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def training() -> bool:
+    """Whether the program that is being written is for training."""
+    return _TRAINING.get()
+
+
+@contextmanager
+def mode(train: bool) -> Iterator[None]:
+    """Write a program for training, or for use."""
+    token = _TRAINING.set(train)
+    try:
+        yield
+    finally:
+        _TRAINING.reset(token)

@@ -15,7 +15,7 @@ from tensorlang.errors import GraphError
 from tensorlang.graph import autodiff
 from tensorlang.graph.applying import apply
 from tensorlang.graph.forms import LET
-from tensorlang.graph.gradients import is_float
+from tensorlang.graph.gradients import is_float, or_zeros
 from tensorlang.graph.leaves import CONSTANTS
 from tensorlang.graph.program import Graph
 from tensorlang.graph.scopes import Scope, entered
@@ -158,8 +158,7 @@ def forward(call: Call, specs: tuple[Spec, ...], moving: tuple[int, ...]) -> Pro
         linear = [seed for seed in seeds if seed is not None]
         made = autodiff.backward([g for g, _ in pairs], [t for _, t in pairs], linear)
         outputs = [
-            None if seed is None else autodiff.or_zeros(made.get(seed), seed)
-            for seed in seeds
+            None if seed is None else or_zeros(made.get(seed), seed) for seed in seeds
         ]
     return _program([*arrays, *tangents], outputs, scope)
 

@@ -6,8 +6,7 @@ import numpy as np
 
 from tensorlang import graph
 from tensorlang.errors import ShapeError
-from tensorlang.graph.network import training
-from tensorlang.graph.scopes import outside, path
+from tensorlang.graph.scopes import outside, path, training
 from tensorlang.graph.specs import KeySpec
 from tensorlang.graph.values import Made, Tensor
 from tensorlang.layers.initializers import (

@@ -8,8 +8,8 @@ Both ways are one call:
     program = onnx.load("net.onnx")      # a function of symbolic tensors, as a layer
 """
 
-from tensorlang.onnx.files import read, written_whole
-from tensorlang.onnx.outside import save
+from tensorlang.onnx.files import written_whole
+from tensorlang.onnx.outside import read, save
 from tensorlang.onnx.programs import Program, load
 from tensorlang.onnx.writing import model_of
 

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tensorlang.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto
+    from onnx import GraphProto, NodeProto
 
-T = TypeVar("T")
 Part: TypeAlias = bytes | memoryview
 
 INSTALL: Final = "pip install 'tensorlang[onnx]'"
@@ -91,39 +88,6 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
-
-
-def read(path: str | os.PathLike[str]) -> tuple[ModelProto, dict[str, np.ndarray]]:
-    """The model in a file, and what of it stands outside of the file, in its folder.
-
-    Returns:
-        The model, whose weights outside have no data in it; and these as arrays.
-
-    Raises:
-        ArgumentError: there is no such file, it is no ONNX, or onnx is missing.
-        WeightError: data is missing, or outside of the file's folder.
-    """
-    from tensorlang.onnx.outside import fetched  # noqa: PLC0415 - it builds on this
-
-    onnx = library()
-    try:
-        place = Path(path)
-        if not place.is_file():
-            raise ArgumentError(f"{place}: there is no such file")
-    except (TypeError, OSError) as problem:
-        raise ArgumentError(f"{path!r:.80} is no path of a file: {problem}") from None
-    model = _checked(place, lambda: onnx.load_from_string(place.read_bytes()))
-    arrays = fetched(model, place.parent)
-    _checked(place, lambda: onnx.checker.check_model(model))
-    return model, arrays
-
-
-def _checked(place: Path, step: Callable[[], T]) -> T:
-    try:
-        return step()
-    except Exception as problem:
-        said = " ".join(str(problem).split())[:200]
-        raise ArgumentError(f"{place} is no ONNX model: {said}") from problem
 
 
 def blocks_of(graph: GraphProto) -> Iterator[GraphProto]:

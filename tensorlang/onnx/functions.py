@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from tensorlang.onnx.files import library
+
 if TYPE_CHECKING:
     from onnx import FunctionProto
 
@@ -238,10 +240,10 @@ _USES: Final = {
 
 def functions(names: Iterator[str] | set[str]) -> list[FunctionProto]:
     """The functions of these names as ONNX has them, with those that they call."""
-    from onnx import parser  # noqa: PLC0415 - of the onnx extra
-
     wanted = {use for name in names for use in (name, *_USES.get(name, ()))}
     head = f'<opset_import: ["" : {OPSET}, "{DOMAIN}" : 1], domain: "{DOMAIN}">\n'
     return [
-        parser.parse_function(head + TEXTS[name]) for name in TEXTS if name in wanted
+        library().parser.parse_function(head + TEXTS[name])
+        for name in TEXTS
+        if name in wanted
     ]

@@ -12,11 +12,11 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 
-from tensorlang.errors import WeightError
+from tensorlang.errors import ArgumentError, WeightError
 from tensorlang.graph.network import Network
 from tensorlang.onnx.calls import dtype_of
 from tensorlang.onnx.checks import Note
@@ -31,6 +31,7 @@ from tensorlang.onnx.writing import model_of
 if TYPE_CHECKING:
     from onnx import ModelProto, TensorProto, ValueInfoProto
 
+T = TypeVar("T")
 LIMIT: Final = 2_000_000_000  # bytes of weights; a protobuf message has less than 2^31
 _SMALL: Final = 1024  # bytes: what is no larger stays in the file
 _PAGE: Final = 4096
@@ -124,6 +125,37 @@ def _ours(stem: str, name: str) -> bool:
 # ----------------------------------------------------------------------- reading
 
 
+def read(path: str | os.PathLike[str]) -> tuple[ModelProto, dict[str, np.ndarray]]:
+    """The model in a file, and what of it stands outside of the file, in its folder.
+
+    Returns:
+        The model, whose weights outside have no data in it; and these as arrays.
+
+    Raises:
+        ArgumentError: there is no such file, it is no ONNX, or onnx is missing.
+        WeightError: data is missing, or outside of the file's folder.
+    """
+    onnx = library()
+    try:
+        place = Path(path)
+        if not place.is_file():
+            raise ArgumentError(f"{place}: there is no such file")
+    except (TypeError, OSError) as problem:
+        raise ArgumentError(f"{path!r:.80} is no path of a file: {problem}") from None
+    model = _checked(place, lambda: onnx.load_from_string(place.read_bytes()))
+    arrays = fetched(model, place.parent)
+    _checked(place, lambda: onnx.checker.check_model(model))
+    return model, arrays
+
+
+def _checked(place: Path, step: Callable[[], T]) -> T:
+    try:
+        return step()
+    except Exception as problem:
+        said = " ".join(str(problem).split())[:200]
+        raise ArgumentError(f"{place} is no ONNX model: {said}") from problem
+
+
 def fetched(model: ModelProto, folder: Path) -> dict[str, np.ndarray]:
     """The model's tensors that stand outside of it, by name; they leave the model.
 
@@ -213,4 +245,4 @@ def inside(folder: Path, location: str, name: str) -> Path:
     )
 
 
-__all__ = ["LIMIT", "fetched", "inside", "save"]
+__all__ = ["LIMIT", "fetched", "inside", "read", "save"]

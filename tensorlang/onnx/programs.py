@@ -18,13 +18,13 @@ import numpy as np
 from tensorlang import graph
 from tensorlang.errors import ArgumentError, GraphError, TensorlangError
 from tensorlang.graph.leaves import Weight
-from tensorlang.graph.network import training
+from tensorlang.graph.scopes import training
 from tensorlang.graph.specs import KeySpec, TensorSpec
 from tensorlang.graph.values import Key, Tensor, Value
 from tensorlang.onnx import operators as _operators  # noqa: F401 - they register
 from tensorlang.onnx.calls import Around, Call, Held, array_of, dtype_in, found, kind_of
 from tensorlang.onnx.checks import check_functions, check_texts, noted, specs_of
-from tensorlang.onnx.files import nodes_of, read
+from tensorlang.onnx.files import nodes_of
 from tensorlang.onnx.folding import (
     LARGEST,
     checked_bytes,
@@ -33,6 +33,7 @@ from tensorlang.onnx.folding import (
     limited,
 )
 from tensorlang.onnx.functions import DOMAIN, TRAINING
+from tensorlang.onnx.outside import read
 from tensorlang.onnx.reading import READERS, applied
 from tensorlang.ops import nn, random
 

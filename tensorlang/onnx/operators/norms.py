@@ -6,7 +6,7 @@ import numpy as np
 
 from tensorlang import graph
 from tensorlang.errors import GraphError, ShapeError
-from tensorlang.graph.network import training
+from tensorlang.graph.scopes import training
 from tensorlang.graph.values import Node, Tensor
 from tensorlang.onnx.calls import Call, meant
 from tensorlang.onnx.functions import TRAINING

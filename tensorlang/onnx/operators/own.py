@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from tensorlang.errors import GraphError
-from tensorlang.graph.network import training
+from tensorlang.graph.scopes import training
 from tensorlang.graph.values import Key, Node, Tensor
 from tensorlang.onnx.functions import DOMAIN, TRAINING
 from tensorlang.onnx.reading import Ints, Read, Results, reads
