@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from tensorlang.errors import ArgumentError, DTypeError
 from tensorlang.graph.applying import inferred
 from tensorlang.graph.specs import Spec
-from tensorlang.graph.values import value_of
+from tensorlang.graph.values import Argument, Arguments, Named, value_of
 from tensorlang.ops import random, signature
 from tensorlang.ops.definition import Definition
 from tensorlang.ops.operator import Operator
 from tensorlang.ops.signature import Arrays, Other, Static
+from tensorlang.runtime.arrays import Foreign
 
 INSTALL: Final = "pip install 'tensorlang[interop]'"
 # what a parameter takes, by its annotation; all others are attributes of other kinds
@@ -60,7 +61,7 @@ class Parameter:
 
     name: str
     kind: str
-    default: Any
+    default: Argument
     named: bool
 
     @property
@@ -115,7 +116,9 @@ def _kind(parameter: inspect.Parameter) -> str:
     return "other" if kind == "array" and optional else kind
 
 
-def bound(op: Operator, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+def bound(
+    op: Operator, args: Sequence[Argument], kwargs: Mapping[str, Argument]
+) -> list[Argument]:
     """The arguments of a call in the order of the parameters, defaults filled in.
 
     Raises:
@@ -142,9 +145,9 @@ class Call:
     """
 
     op: Operator
-    given: tuple[Any, ...]
+    given: Arguments
 
-    def arguments(self, arrays: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
+    def arguments(self, arrays: Sequence[Argument]) -> tuple[list[Argument], Named]:
         """What the operator is called with, where these are the arrays."""
         args, kwargs, rest = [], {}, iter(arrays)
         for parameter, value in zip(parameters(self.op), self.given, strict=True):
@@ -177,13 +180,13 @@ def keys_of(call: Call) -> tuple[int, ...]:
     return tuple(at for at, kind in enumerate(found) if kind == "key")
 
 
-def apart(op: Operator, values: Sequence[Any]) -> tuple[Call, list[Any]]:
+def apart(op: Operator, values: Sequence[Argument]) -> tuple[Call, list[Foreign]]:
     """A call and its arrays, from arguments in the order of the parameters.
 
     Operands that are numbers stay in the call.
     """
-    arrays: list[Any] = []
-    given: list[Any] = []
+    arrays: list[Foreign] = []
+    given: list[Argument] = []
     for parameter, value in zip(parameters(op), values, strict=True):
         if parameter.kind == "arrays":
             arrays += value
@@ -203,12 +206,12 @@ _NUMBERS: Final = (type(None), bool, int, float)
 
 
 @lru_cache(maxsize=4096, typed=True)
-def same(op: Operator, *given: Any) -> Call:
+def same(op: Operator, *given: Argument) -> Call:
     """The one call of an operator with such arguments."""
     return Call(op, given)
 
 
-def hashable(value: Any) -> Any:
+def hashable(value: Argument) -> Argument:
     """A nest of lists as one of tuples."""
     return tuple(map(hashable, value)) if isinstance(value, (list, tuple)) else value
 
@@ -216,7 +219,7 @@ def hashable(value: Any) -> Any:
 # ------------------------------------------------------------------------- random keys
 
 
-def words_of(key: Any) -> Any:
+def words_of(key: object) -> np.ndarray:
     """The words of a key, which is consumed.
 
     Raises:
@@ -229,7 +232,7 @@ def words_of(key: Any) -> Any:
     return random.key_data(key).astype(np.int64)
 
 
-def key_of(words: Any) -> random.Key:
+def key_of(words: Foreign) -> random.Key:
     """A fresh key of such words; the caller saw to it that it is used once.
 
     Raises:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TypeVar
 
 from tensorlang.errors import GraphError
 from tensorlang.graph import autodiff
@@ -22,6 +22,8 @@ from tensorlang.graph.scopes import Scope, entered
 from tensorlang.graph.specs import Spec
 from tensorlang.graph.values import (
     ZEROS,
+    Argument,
+    Arguments,
     Value,
     mapped,
     value_of,
@@ -30,6 +32,8 @@ from tensorlang.graph.values import (
 )
 from tensorlang.interop.calls import Call, bound, hashable
 from tensorlang.ops.operator import Operator
+
+T = TypeVar("T")  # an array of the other system
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,8 +49,8 @@ class Step:
     """
 
     op: Operator
-    args: tuple[Any, ...]
-    arrays: tuple[tuple[int, Any], ...]
+    args: Arguments
+    arrays: tuple[tuple[int, int | tuple[int, ...]], ...]
     count: int
 
 
@@ -70,10 +74,10 @@ class Program:
 
     def run(
         self,
-        given: Sequence[Any],
-        call: Callable[[Operator, list[Any]], Sequence[Any]],
-        array: Callable[[Value], Any],
-    ) -> list[Any]:
+        given: Sequence[T],
+        call: Callable[[Operator, list[Argument]], Sequence[T]],
+        array: Callable[[Value], T],
+    ) -> list[T | None]:
         """What it gives for arrays of a system.
 
         Args:
@@ -85,8 +89,10 @@ class Program:
         for step in self.steps:
             args = list(step.args)
             for at, numbers in step.arrays:
-                whole = isinstance(numbers, tuple)
-                args[at] = [now[n] for n in numbers] if whole else now[numbers]
+                if isinstance(numbers, int):
+                    args[at] = now[numbers]
+                else:
+                    args[at] = [now[n] for n in numbers]
             made = call(step.op, args)
             assert len(made) == step.count, (step.op, len(made))
             now += made

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache, partial
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from tensorlang.errors import ArgumentError, DTypeError
 from tensorlang.graph.specs import KeySpec, Spec, TensorSpec
-from tensorlang.graph.values import Value
+from tensorlang.graph.values import Argument, Value
 from tensorlang.interop import derivatives
 from tensorlang.interop.calls import (
     ARRAYS,
@@ -47,16 +47,19 @@ except ImportError:
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
+Arrays: TypeAlias = Sequence[jax.Array]  # or tracers, or zeros that stand for them
+Function: TypeAlias = Callable[..., jax.Array | tuple[jax.Array, ...]]
+
 
 @cache
-def register(op: Operator) -> Callable[..., Any]:
+def register(op: Operator) -> Function:
     """Make an operator a function of JAX's.
 
     Its gradient is the operator `my.blur_grad`, or what `graph.gradient_of` gave it;
     without one it can be called where none is needed.
     """
 
-    def call(*args: Any, **options: Any) -> Any:
+    def call(*args: Argument, **options: Argument) -> Arrays:
         made = _bind(op, bound(op, args, options))
         return made[0] if len(made) == 1 else tuple(made)
 
@@ -65,7 +68,7 @@ def register(op: Operator) -> Callable[..., Any]:
     return call
 
 
-def __getattr__(name: str) -> Callable[..., Any]:
+def __getattr__(name: str) -> Function:
     if name not in _LIBRARY:
         raise AttributeError(f"no operator is called {name!r}")
     return register(_LIBRARY[name])
@@ -78,16 +81,16 @@ _LIBRARY: Final = {
 }
 
 
-def _bind(op: Operator, values: Sequence[Any]) -> list[Any]:
+def _bind(op: Operator, values: Sequence[Argument]) -> list[jax.Array]:
     given = [
         _array(p.kind, value) for p, value in zip(parameters(op), values, strict=True)
     ]
     call, arrays = apart(op, given)
-    made: list[Any] = _CALL.bind(*arrays, call=call)
+    made: list[jax.Array] = _CALL.bind(*arrays, call=call)
     return made
 
 
-def _array(kind: str, value: Any) -> Any:
+def _array(kind: str, value: Argument) -> Argument:
     if kind not in ARRAYS:
         return hashable(value)
     if kind == "arrays":
@@ -114,8 +117,8 @@ def _array(kind: str, value: Any) -> Any:
 # ------------------------------------------------------------------ what it computes
 
 
-def _host(call: Call, *arrays: Any) -> list[Any]:
-    held: list[Any] = [_memory(array) for array in arrays]
+def _host(call: Call, *arrays: jax.Array) -> list[np.ndarray]:
+    held: list[Argument] = [_memory(array) for array in arrays]
     for at in keys_of(call):
         held[at] = key_of(held[at])
     args, kwargs = call.arguments(held)
@@ -124,7 +127,7 @@ def _host(call: Call, *arrays: Any) -> list[Any]:
     return [np.asarray(each, _canonical(each.dtype)) for each in results]
 
 
-def _memory(value: Any) -> Any:
+def _memory(value: jax.Array) -> np.ndarray:
     """The memory of an array of JAX, shared where that can be."""
     try:
         return np.from_dlpack(value)
@@ -132,44 +135,48 @@ def _memory(value: Any) -> Any:
         return np.asarray(value)
 
 
-def _canonical(dtype: Any) -> Any:
+def _canonical(dtype: np.dtype) -> Any:
     """The type that JAX has for it: without x64, of 32 bits."""
     return jax.dtypes.canonicalize_dtype(dtype)
 
 
-def _specs(call: Call, arrays: Sequence[Any]) -> tuple[Spec, ...]:
+def _specs(call: Call, arrays: Sequence[jax.Array]) -> tuple[Spec, ...]:
     specs: list[Spec] = [TensorSpec(a.shape, a.dtype.name) for a in arrays]
     for at in keys_of(call):
         specs[at] = KeySpec(specs[at].shape[:-1])
     return tuple(specs)
 
 
-def _results(*arrays: Any, call: Call) -> list[Any]:
+def _results(*arrays: jax.Array, call: Call) -> list[jax.core.ShapedArray]:
     """Shapes and types of the results, by the operator's own rule."""
     found = call.results(_specs(call, arrays))
     return [_Aval(s.shape, _canonical(s.numpy)) for s in found]  # type: ignore[union-attr]
 
 
-def _eager(*arrays: Any, call: Call) -> list[Any]:
+def _eager(*arrays: jax.Array, call: Call) -> list[jax.Array]:
     return [jax.numpy.asarray(each) for each in _host(call, *arrays)]
 
 
-def _staged(*arrays: Any, call: Call) -> Any:
+def _staged(*arrays: jax.Array, call: Call) -> Arrays:
     avals = _results(*arrays, call=call)
     shapes = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in avals]
-    return jax.pure_callback(partial(_host, call), shapes, *arrays)
+    made: Arrays = jax.pure_callback(partial(_host, call), shapes, *arrays)
+    return made
 
 
-def _batched(prim: Any, arrays: Any, dims: Any, **how: Any) -> Any:
+def _batched(
+    prim: Primitive, arrays: Sequence[jax.Array], dims: Sequence[object], **how: object
+) -> tuple[list[jax.Array], list[int]]:
     """One call for each element of a batch."""
     moving = [at for at, d in enumerate(dims) if isinstance(d, int)]
     rows = [jax.numpy.moveaxis(arrays[at], dims[at], 0) for at in moving]
 
-    def one(row: Sequence[Any]) -> Any:
+    def one(row: Sequence[jax.Array]) -> Arrays:
         filled = list(arrays)
         for at, each in zip(moving, row, strict=True):
             filled[at] = each
-        return prim.bind(*filled, **how)
+        made: Arrays = prim.bind(*filled, **how)
+        return made
 
     made = jax.lax.map(one, rows)
     return made, [0] * len(made)
@@ -178,8 +185,10 @@ def _batched(prim: Any, arrays: Any, dims: Any, **how: Any) -> Any:
 # ------------------------------------------------------------------- its derivatives
 
 
-def _run(program: derivatives.Program, given: Sequence[Any]) -> list[Any]:
-    def array(value: Value) -> Any:
+def _run(
+    program: derivatives.Program, given: Sequence[jax.Array]
+) -> list[jax.Array | None]:
+    def array(value: Value) -> jax.Array:
         data = getattr(value, "data", None)
         if data is not None:
             return jax.numpy.asarray(data)
@@ -188,11 +197,11 @@ def _run(program: derivatives.Program, given: Sequence[Any]) -> list[Any]:
     return program.run(given, _bind, array)
 
 
-def _is_float(array: Any) -> bool:
+def _is_float(array: jax.Array) -> bool:
     return bool(jax.numpy.issubdtype(array.dtype, jax.numpy.floating))
 
 
-def _jvp(primals: Any, tangents: Any, *, call: Call) -> Any:
+def _jvp(primals: Arrays, tangents: Arrays, *, call: Call) -> tuple[Arrays, Arrays]:
     results = _CALL.bind(*primals, call=call)
     moving = tuple(at for at, t in enumerate(tangents) if type(t) is not ad.Zero)
     moved = [ad.instantiate_zeros(tangents[at]) for at in moving]
@@ -203,25 +212,30 @@ def _jvp(primals: Any, tangents: Any, *, call: Call) -> Any:
     ]
 
 
-def _tangents(*given: Any, call: Call, moving: tuple[int, ...]) -> list[Any]:
+def _tangents(
+    *given: jax.Array, call: Call, moving: tuple[int, ...]
+) -> list[jax.core.ShapedArray]:
     """Shapes and types of the tangents: of the results that are floats."""
     results = _results(*given[: len(given) - len(moving)], call=call)
     return list(filter(_is_float, results))
 
 
-def _tangent(*given: Any, call: Call, moving: tuple[int, ...]) -> list[Any]:
+def _tangent(*given: jax.Array, call: Call, moving: tuple[int, ...]) -> list[jax.Array]:
     """The tangents, linear in those that are given behind the arrays."""
     arrays = given[: len(given) - len(moving)]
     program = derivatives.forward(call, _specs(call, arrays), moving)
     return [tangent for tangent in _run(program, given) if tangent is not None]
 
 
-def _tangent_jvp(primals: Any, tangents: Any, **how: Any) -> Any:
+def _tangent_jvp(primals: Arrays, tangents: Arrays, **how: Any) -> Arrays:
     moved = [ad.instantiate_zeros(tangent) for tangent in tangents]
-    return jax.jvp(partial(_tangent, **how), tuple(primals), tuple(moved))
+    made: Arrays = jax.jvp(partial(_tangent, **how), tuple(primals), tuple(moved))
+    return made
 
 
-def _transposed(dys: Any, *given: Any, call: Call, moving: tuple[int, ...]) -> Any:
+def _transposed(
+    dys: Arrays, *given: jax.Array, call: Call, moving: tuple[int, ...]
+) -> Arrays:
     """The gradients of what is linear: of the arrays that have a tangent."""
     arrays = given[: len(given) - len(moving)]
     shapes, rest = _results(*arrays, call=call), iter(dys)

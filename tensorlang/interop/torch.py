@@ -12,8 +12,7 @@ The operators of `tensorlang.ops.nn` and `math` are here by their names. All wor
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from tensorlang.errors import ArgumentError
 from tensorlang.interop.calls import INSTALL
@@ -25,10 +24,13 @@ try:
 except ImportError:
     raise ArgumentError(f"tensorlang.interop.torch needs PyTorch: {INSTALL}") from None
 
-from tensorlang.interop.torch_custom import custom, name_of
+from tensorlang.interop.torch_custom import Custom, custom, name_of
+
+if TYPE_CHECKING:
+    from torch._ops import OpOverloadPacket
 
 
-def register(op: Operator, *, several: bool | None = None) -> Callable[..., Any]:
+def register(op: Operator, *, several: bool | None = None) -> Custom | OpOverloadPacket:
     """Make an operator one of PyTorch's: `torch.ops.tensorlang.my_blur` for `my.blur`.
 
     Its gradient is the operator `my.blur_grad`, or what `graph.gradient_of` gave it;
@@ -49,7 +51,7 @@ def register(op: Operator, *, several: bool | None = None) -> Callable[..., Any]
     return made.packet if made.is_plain else made
 
 
-def __getattr__(name: str) -> Callable[..., Any]:
+def __getattr__(name: str) -> Custom | OpOverloadPacket:
     if name not in _LIBRARY:
         raise AttributeError(f"no operator is called {name!r}")
     return register(_LIBRARY[name])

@@ -7,8 +7,8 @@ custom ops, so that it is recorded, traced and transformed as any other computat
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, Final
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from torch._functorch.utils import enable_single_level_autograd_function
 from torch.autograd import forward_ad
 from torch.autograd.function import _SingleLevelFunction
 
-from tensorlang.graph.values import Value
+from tensorlang.graph.values import Argument, Value
 from tensorlang.interop import derivatives
 from tensorlang.interop.calls import Call
 from tensorlang.interop.torch_sizes import Sizes, asked
@@ -24,14 +24,19 @@ from tensorlang.ops.on_torch import in_host_memory
 from tensorlang.ops.operator import Operator
 
 if TYPE_CHECKING:
+    from torch.autograd.function import FunctionCtx
+
     from tensorlang.interop.torch_custom import Custom
 
+Tensors: TypeAlias = torch.Tensor | Sequence[torch.Tensor]
+Gradients: TypeAlias = tuple[torch.Tensor | None, ...]
+Kernel: TypeAlias = Callable[..., Tensors]  # of a dispatch key, then of what it takes
 _C: Final = torch._C  # dispatch, modes and levels have no public names
 _PLAIN: Final = (torch.Tensor, torch.nn.Parameter)
 _OWN: Final = 3  # arguments of a recorded call before its arrays
 
 
-def recording(custom: Custom, custom_of: Callable[[Operator], Custom]) -> Any:
+def recording(custom: Custom, custom_of: Callable[[Operator], Custom]) -> Kernel:
     """The op for PyTorch's autograd.
 
     A `torch.autograd.Function` is refused by `torch.func` inside of a dispatcher's
@@ -43,13 +48,19 @@ def recording(custom: Custom, custom_of: Callable[[Operator], Custom]) -> Any:
     """
     overload = custom.packet.default
 
-    def below(keyset: Any, given: Sequence[Any]) -> Any:
+    def below(keyset: torch._C.DispatchKeySet, given: Sequence[Argument]) -> Tensors:
         with _C._AutoDispatchBelowAutograd():
             return overload.redispatch(keyset & _C._after_autograd_keyset, *given)
 
     class Recorded(_SingleLevelFunction):  # type: ignore[misc]
         @staticmethod
-        def forward(ctx: Any, keyset: Any, given: Any, call: Call, *arrays: Any) -> Any:
+        def forward(
+            ctx: FunctionCtx,
+            keyset: torch._C.DispatchKeySet,
+            given: Sequence[Argument],
+            call: Call,
+            *arrays: torch.Tensor,
+        ) -> tuple[torch.Tensor, ...]:
             with _recorded_around():
                 made = tuple(custom.listed(below(keyset, given)))
             ctx.call = call
@@ -59,26 +70,26 @@ def recording(custom: Custom, custom_of: Callable[[Operator], Custom]) -> Any:
             return made
 
         @staticmethod
-        def backward(ctx: Any, *dys: Any) -> Any:
+        def backward(ctx: FunctionCtx, *dys: torch.Tensor | None) -> Gradients:
             arrays, needs = ctx.saved_tensors, ctx.needs_input_grad[_OWN:]
             there = tuple([dy is not None for dy in dys])
             wanted = tuple([at for at, need in enumerate(needs) if need])
             found = asked(derivatives.backward, ctx.call, arrays, there, wanted)
             given = [*arrays, *[dy for dy in dys if dy is not None]]
-            gradients: list[Any] = [None] * (_OWN + len(arrays))
+            gradients: list[torch.Tensor | None] = [None] * (_OWN + len(arrays))
             for at, dx in zip(wanted, _run(*found, given, custom_of), strict=True):
                 gradients[_OWN + at] = dx
             return tuple(gradients)
 
         @staticmethod
-        def jvp(ctx: Any, *tangents: Any) -> Any:
+        def jvp(ctx: FunctionCtx, *tangents: torch.Tensor | None) -> Gradients:
             with _recorded_around():
                 arrays = [forward_ad.unpack_dual(a).primal for a in ctx.saved_tensors]
                 moved = {at: t for at, t in enumerate(tangents[_OWN:]) if t is not None}
                 found = asked(derivatives.forward, ctx.call, arrays, tuple(moved))
                 return tuple(_run(*found, [*arrays, *moved.values()], custom_of))
 
-    def record(keyset: Any, *given: Any) -> Any:
+    def record(keyset: torch._C.DispatchKeySet, *given: Argument) -> Tensors:
         backward = torch.is_grad_enabled() and _C._any_requires_grad(*given)
         if not backward and forward_ad._current_level < 0:
             return below(keyset, given)
@@ -101,7 +112,7 @@ def _enabled() -> Iterator[None]:
         yield
 
 
-def _recorded_around() -> Any:
+def _recorded_around() -> AbstractContextManager[None]:
     """Let the transforms of `torch.func` around this one record what is computed."""
     return _enabled() if _is_transformed() else nullcontext()
 
@@ -109,22 +120,22 @@ def _recorded_around() -> Any:
 def _run(
     program: derivatives.Program,
     sizes: Sizes,
-    given: Sequence[Any],
+    given: Sequence[torch.Tensor],
     custom_of: Callable[[Operator], Custom],
-) -> list[Any]:
+) -> list[torch.Tensor | None]:
     """A derivative, by custom ops, of which further derivatives can be taken."""
     like = given[0]
 
-    def directly(op: Operator, values: list[Any]) -> Sequence[Any]:
+    def directly(op: Operator, values: list[Argument]) -> Sequence[torch.Tensor]:
         return custom_of(op).called(values)
 
-    def call(op: Operator, values: list[Any]) -> Sequence[Any]:
+    def call(op: Operator, values: list[Argument]) -> Sequence[torch.Tensor]:
         custom = custom_of(op)
         if sizes.names:
             values = [sizes.value(value) for value in values]
         return custom.listed(custom.packet(*custom.encoded(values)))
 
-    def array(value: Value) -> Any:
+    def array(value: Value) -> torch.Tensor:
         data = getattr(value, "data", None)
         if data is None:
             return sizes.zeros(value.spec, like)
@@ -139,7 +150,7 @@ def _run(
     return [None if each is None else torch.from_numpy(each) for each in made]
 
 
-def _is_unwatched(tensors: Sequence[Any]) -> bool:
+def _is_unwatched(tensors: Sequence[torch.Tensor]) -> bool:
     """Whether nobody traces or batches operators on these tensors."""
     if forward_ad._current_level >= 0 or _C._len_torch_dispatch_stack():
         return False

@@ -6,12 +6,13 @@ import json
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 import torch
 
 from tensorlang.errors import ArgumentError, OperatorError
+from tensorlang.graph.values import Argument
 from tensorlang.interop.calls import (
     ARRAYS,
     Call,
@@ -23,11 +24,17 @@ from tensorlang.interop.calls import (
     parameters,
     words_of,
 )
-from tensorlang.interop.torch_autograd import recording
+from tensorlang.interop.torch_autograd import Kernel, Tensors, recording
 from tensorlang.interop.torch_sizes import asked
 from tensorlang.ops.inplace import InplaceOperator
 from tensorlang.ops.operator import Operator
+from tensorlang.runtime.arrays import Foreign
 
+if TYPE_CHECKING:
+    from torch._functorch.autograd_function import VmapInfo
+    from torch._ops import OpOverloadPacket
+
+Dims: TypeAlias = int | Sequence[int | None] | None  # which is the batch's
 _LIBRARY: Final = torch.library.Library("tensorlang", "FRAGMENT")
 _LOCK: Final = threading.Lock()
 _NUMBERS: Final = (bool, int, float, torch.SymInt, torch.SymFloat)
@@ -64,7 +71,7 @@ class Custom:
     op: Operator
     parameters: tuple[Parameter, ...]
     several: bool
-    packet: Any
+    packet: OpOverloadPacket
     coded: tuple[tuple[int, str], ...]
     operands: tuple[int, ...]
     keys: tuple[int, ...]
@@ -77,11 +84,11 @@ class Custom:
         kinds = {p.kind for p in self.parameters if p.kind != "key" or p.needed}
         return not kinds & {"operand", "key", "other"}
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Argument, **kwargs: Argument) -> Tensors:
         """Call it as the operator is called; a key is used up."""
         return self.packet(*self.encoded(bound(self.op, args, kwargs)))
 
-    def encoded(self, values: Sequence[Any]) -> list[Any]:
+    def encoded(self, values: Sequence[Argument]) -> list[Argument]:
         """The arguments of all parameters as the schema has them."""
         made = list(map(_encoded, self.parameters, values))
         numbers = [made[at] for at in self.operands]
@@ -90,7 +97,7 @@ class Custom:
             made[at], numbers[n] = (None, made[at]) if is_number else (made[at], None)
         return made + numbers
 
-    def decoded(self, args: Sequence[Any]) -> list[Any]:
+    def decoded(self, args: Sequence[Argument]) -> list[Argument]:
         """Arguments from those of the schema, less the defaults at the end."""
         made = list(args[: len(self.parameters)])
         for at, kind in self.coded:
@@ -100,12 +107,12 @@ class Custom:
             made[at] = made[at] if number is None else number
         return made
 
-    def apart(self, args: Sequence[Any]) -> tuple[Call, list[Any]]:
+    def apart(self, args: Sequence[Argument]) -> tuple[Call, list[torch.Tensor]]:
         """The call of arguments of the schema, and its arrays."""
         rest = [p.default for p in self.parameters[len(args) :]]
         return apart(self.op, [*self.decoded(args), *rest])
 
-    def called(self, values: list[Any]) -> Sequence[Any]:
+    def called(self, values: list[Argument]) -> Sequence[Foreign]:
         """What the operator itself gives for arguments in the order of its parameters.
 
         A view is copied: PyTorch knows of no memory that results share with arguments.
@@ -127,11 +134,11 @@ class Custom:
             return (made.copy() if isinstance(made, np.ndarray) else made.clone(),)
         return (made,)
 
-    def listed(self, made: Any) -> Sequence[Any]:
+    def listed(self, made: Tensors) -> Sequence[torch.Tensor]:
         """The results that it returned as a sequence."""
         return made if isinstance(made, (list, tuple)) else (made,)
 
-    def returned(self, made: Sequence[Any]) -> Any:
+    def returned(self, made: Sequence[Foreign]) -> Foreign | list[Foreign]:
         """The results as the schema has them."""
         if self.several:
             return list(made)
@@ -143,7 +150,7 @@ class Custom:
         return made[0]
 
 
-def _encoded(parameter: Parameter, value: Any) -> Any:
+def _encoded(parameter: Parameter, value: Argument) -> Argument:
     """An argument as the schema has it."""
     kind = parameter.kind
     if kind == "other":
@@ -154,7 +161,7 @@ def _encoded(parameter: Parameter, value: Any) -> Any:
 
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
-def _text(value: Any) -> str:
+def _text(value: Argument) -> str:
     try:
         return json.dumps(hashable(value))
     except TypeError as problem:
@@ -162,11 +169,11 @@ def _text(value: Any) -> str:
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator] # a key is used at each run
-def _words(key: Any) -> Any:
+def _words(key: object) -> torch.Tensor:
     return torch.tensor(words_of(key))
 
 
-def _decoded(kind: str, value: Any) -> Any:
+def _decoded(kind: str, value: Argument) -> Argument:
     if kind == "other":
         return hashable(json.loads(value))
     if value is None:
@@ -246,19 +253,19 @@ def _declared(parameter: Parameter) -> str:
     return f"{kind.removesuffix('?')}{optional} {parameter.name}={shown}"
 
 
-def _computing(custom: Custom) -> Callable[..., Any]:
+def _computing(custom: Custom) -> Kernel:
     """The operator itself, on tensors that nothing is recorded of."""
 
-    def compute(*given: Any) -> Any:
+    def compute(*given: Argument) -> Tensors:
         return custom.returned(custom.called(custom.decoded(given)))
 
     return compute
 
 
-def _shaping(custom: Custom) -> Callable[..., Any]:
+def _shaping(custom: Custom) -> Kernel:
     """Shapes and types of the results, by the operator's own rule."""
 
-    def shape(*given: Any) -> Any:
+    def shape(*given: Argument) -> Tensors:
         call, arrays = custom.apart(given)
         specs, sizes = asked(Call.results, call, arrays)
         return custom.returned([sizes.empty(spec, arrays[0]) for spec in specs])
@@ -266,10 +273,12 @@ def _shaping(custom: Custom) -> Callable[..., Any]:
     return shape
 
 
-def _batching(custom: Custom) -> Callable[..., Any]:
+def _batching(custom: Custom) -> Kernel:
     """One call for each element of a batch."""
 
-    def batch(info: Any, dims: Sequence[Any], *given: Any) -> Any:
+    def batch(
+        info: VmapInfo, dims: Sequence[Dims], *given: Argument
+    ) -> tuple[Tensors, int | list[int]]:
         if not info.batch_size:
             raise ArgumentError(f"{custom.op.id}: vmap over no elements has no results")
         rows = [
@@ -282,8 +291,8 @@ def _batching(custom: Custom) -> Callable[..., Any]:
     return batch
 
 
-def _row(at: int) -> Callable[[Any, Any], Any]:
-    def row(value: Any, dim: Any) -> Any:
+def _row(at: int) -> Callable[[Argument, Dims], Argument]:
+    def row(value: Argument, dim: Dims) -> Argument:
         if isinstance(value, (list, tuple)) and isinstance(dim, (list, tuple)):
             return list(map(row, value, dim))
         return value if dim is None else value.select(dim, at)

@@ -6,14 +6,16 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import torch
 
 from tensorlang.errors import TensorlangError
 from tensorlang.graph.specs import Dim, Extent, KeySpec, Spec, TensorSpec
+from tensorlang.graph.values import Argument
 from tensorlang.interop.calls import Call, keys_of, same
 
+T = TypeVar("T")
 _MOST: Final = 4  # names that an operator's rule is asked for at once
 
 
@@ -27,9 +29,11 @@ class Sizes:
     """
 
     fixed: bool = False
-    names: dict[str, Any] = field(default_factory=dict)
+    names: dict[str, torch.SymInt] = field(default_factory=dict)
 
-    def known(self, call: Call, arrays: Sequence[Any]) -> tuple[Call, tuple[Spec, ...]]:
+    def known(
+        self, call: Call, arrays: Sequence[torch.Tensor]
+    ) -> tuple[Call, tuple[Spec, ...]]:
         """The call and the specs of its arrays, without symbols of PyTorch's."""
         try:
             specs: list[Spec] = [_spec(a.shape, a.dtype) for a in arrays]
@@ -44,7 +48,7 @@ class Sizes:
             return self.known(call, arrays)
         return call, tuple(specs)
 
-    def named(self, value: Any) -> Any:
+    def named(self, value: Argument) -> Argument:
         """A nest with names in the place of symbols."""
         if isinstance(value, tuple):
             return tuple(map(self.named, value))
@@ -70,14 +74,14 @@ class Sizes:
             made = made + part
         return made
 
-    def _note(self, symbol: Any, size: torch.SymInt) -> None:
+    def _note(self, symbol: object, size: torch.SymInt) -> None:
         if size.node.expr == symbol:
             self.names[str(symbol)] = size
         elif str(symbol) not in self.names:
             env = size.node.shape_env
             self.names[str(symbol)] = env.create_symintnode(symbol, hint=None)
 
-    def value(self, value: Any) -> Any:
+    def value(self, value: Argument) -> Argument:
         """A nest with symbols in the place of names."""
         if isinstance(value, (tuple, list)):
             return tuple(map(self.value, value))
@@ -89,24 +93,27 @@ class Sizes:
         )
         return sum(terms)
 
-    def empty(self, spec: Spec, like: Any) -> Any:
+    def empty(self, spec: Spec, like: torch.Tensor) -> torch.Tensor:
         """A tensor of a spec on the device of another, not filled."""
         assert isinstance(spec, TensorSpec)
         return like.new_empty(self.value(spec.shape), dtype=_dtype(spec))
 
-    def zeros(self, spec: Spec, like: Any) -> Any:
+    def zeros(self, spec: Spec, like: torch.Tensor) -> torch.Tensor:
         """A tensor of zeros of a spec on the device of another."""
         assert isinstance(spec, TensorSpec)
         return like.new_zeros(self.value(spec.shape), dtype=_dtype(spec))
 
 
-def _open(value: Any) -> bool:
+def _open(value: object) -> bool:
     return isinstance(value, (tuple, torch.SymInt))
 
 
 def asked(
-    ask: Callable[..., Any], call: Call, arrays: Sequence[Any], *more: Any
-) -> tuple[Any, Sizes]:
+    ask: Callable[..., T],
+    call: Call,
+    arrays: Sequence[torch.Tensor],
+    *more: tuple[bool | int, ...],
+) -> tuple[T, Sizes]:
     """What is said of a call, and its sizes; open ones stay so where that can be."""
     try:
         return _asked_once(ask, call, more, *[(a.shape, a.dtype) for a in arrays])
@@ -124,8 +131,11 @@ def asked(
 
 @lru_cache(maxsize=4096)
 def _asked_once(
-    ask: Callable[..., Any], call: Call, more: tuple[Any, ...], *arrays: Any
-) -> tuple[Any, Sizes]:
+    ask: Callable[..., T],
+    call: Call,
+    more: tuple[tuple[bool | int, ...], ...],
+    *arrays: tuple[tuple[int, ...], torch.dtype],
+) -> tuple[T, Sizes]:
     sizes = Sizes()
     return ask(*sizes.known(call, [_Sized(*each) for each in arrays]), *more), sizes
 
