@@ -44,7 +44,7 @@ Sizes: TypeAlias = tuple[int | Dim, ...]
 Number: TypeAlias = int | float
 Block: TypeAlias = Any  # an onnx.GraphProto; hints are read where onnx is not imported
 Results: TypeAlias = object  # a value, an array, a key, None; or a tuple of these
-Read: TypeAlias = Callable[..., Any]  # see above
+Read: TypeAlias = Callable[..., Any]  # from inputs and attributes to `Results`
 R = TypeVar("R", bound=Read)
 
 NEWEST: Final = 28  # the opset up to which changes of operators are known here
