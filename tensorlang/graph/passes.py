@@ -6,6 +6,7 @@ computed beforehand from a key.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
 from typing import Final
 
@@ -148,9 +149,9 @@ def _data(value: Value) -> np.ndarray:
 
 def _small(node: Node) -> bool:
     for value in node.results:
-        whole = all(isinstance(extent, int) for extent in value.shape)
-        if isinstance(value, Key) or not whole:
+        known = [extent for extent in value.shape if isinstance(extent, int)]
+        if isinstance(value, Key) or len(known) < value.ndim:
             return False
-        if int(np.prod(value.shape, dtype=np.int64)) > _LARGEST:  # type: ignore[arg-type]
+        if math.prod(known) > _LARGEST:
             return False
     return True

@@ -52,7 +52,8 @@ class Graph:
         one = isinstance(outputs, Value)
         self.name = name
         self.inputs = tuple(inputs)
-        self.outputs: tuple[Value, ...] = (outputs,) if one else tuple(outputs)  # type: ignore[arg-type,assignment]
+        several = (outputs,) if isinstance(outputs, Value) else outputs
+        self.outputs: tuple[Value, ...] = tuple(several)
         self.single = one if single is None else single
         self.effects = tuple(effects)
         self.scope = scope

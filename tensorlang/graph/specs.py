@@ -266,9 +266,10 @@ def _fitted(
     specs: Sequence[Spec], order: list[str], steps: Mapping[str, Sequence[int]]
 ) -> Spec:
     """The spec that is these ones at the corners."""
+    corners = [at_sizes(spec.shape, {}) for spec in specs]
     shape = tuple(
-        _polynomial([int(spec.shape[d]) for spec in specs], order, steps)  # type: ignore[arg-type]
-        for d in range(len(specs[0].shape))
+        _polynomial(list(extents), order, steps)
+        for extents in zip(*corners, strict=False)
     )
     first = specs[0]
     if isinstance(first, KeySpec):

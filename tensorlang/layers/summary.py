@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -11,7 +12,7 @@ from dataclasses import dataclass, field
 from tensorlang.graph.leaves import Weight
 from tensorlang.graph.program import Body, trace
 from tensorlang.graph.scopes import path
-from tensorlang.graph.specs import Spec, TensorSpec
+from tensorlang.graph.specs import Spec, TensorSpec, at_sizes
 
 
 @dataclass(slots=True)
@@ -97,7 +98,4 @@ def summary(layer: Body, specs: Sequence[TensorSpec]) -> str:
 
 def size(weight: Weight) -> int:
     """How many numbers a weight has."""
-    count = 1
-    for extent in weight.shape:
-        count *= int(extent)  # type: ignore[arg-type]
-    return count
+    return math.prod(at_sizes(weight.shape, {}))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from tensorlang.errors import GraphError
-from tensorlang.graph.specs import TensorSpec
+from tensorlang.graph.specs import TensorSpec, shape_of
 from tensorlang.onnx.calls import dtype_of
 from tensorlang.onnx.folding import checked_size
 from tensorlang.onnx.functions import DOMAIN, NOTE, TEXTS, functions
@@ -117,7 +117,7 @@ def _spec(value: ValueInfoProto, what: str, called: dict[str, str]) -> TensorSpe
         for at, dim in enumerate(tensor.shape.dim)
     ]
     checked_size(shape, dtype.itemsize, what)
-    return TensorSpec(tuple(shape), dtype.name)  # type: ignore[arg-type]
+    return TensorSpec(shape_of(shape), dtype.name)
 
 
 def _named(said: str, at: int, of: str, called: dict[str, str]) -> str:

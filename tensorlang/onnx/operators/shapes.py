@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 
 from tensorlang.errors import GraphError, ShapeError
-from tensorlang.graph.specs import Dim, Extent, TensorSpec
+from tensorlang.graph.specs import Dim, Extent, TensorSpec, at_sizes
 from tensorlang.graph.values import Node, Tensor, Value, zeros
 from tensorlang.onnx.calls import Operand, dtype_in
 from tensorlang.onnx.folding import checked_size, either, folded, tidy
@@ -172,7 +172,7 @@ def filled(shape: Sequence[Extent], x: Operand) -> Operand:
         if spec.shape == x.shape:
             return x
     elif not any(isinstance(n, Dim) for n in spec.shape):
-        return np.broadcast_to(x, spec.shape)  # type: ignore[arg-type]
+        return np.broadcast_to(x, at_sizes(spec.shape, {}))
     empty: Tensor = zeros(spec)
     if isinstance(x, np.ndarray) and not x.any():
         return empty
