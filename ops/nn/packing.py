@@ -58,15 +58,10 @@ class PackedWeight:
             raise ArgumentError(f"{id}: this weight was packed for {self.operator}")
         return self.array, self.shape[0]
 
-    def __dlpack__(self, **_: Any) -> Any:
-        """Refuse to be an array of operators that take no packed weight.
-
-        Raises:
-            DTypeError: always.
-        """
-        raise DTypeError(
-            f"a weight packed for {self.operator} is no array: unpack() it"
-        )
+    @property
+    def not_an_array(self) -> str:
+        """What operators say of it that take no packed weight."""
+        return f"a weight packed for {self.operator}; pass w.unpack()"
 
     def unpack(self) -> NDArray[Any]:
         """The weight as `[out, in]`: a copy."""

@@ -28,8 +28,10 @@ _FORMS: Final = {form.id: form for form in (IF, FOR, WHILE, FOR_GRAD, WHILE_GRAD
 
 
 def _let(parser: Parser) -> Node:
-    (value,), _ = parser.arguments()
-    return make(LET, (value,), {}, [value.spec])
+    args, _ = parser.arguments()
+    if len(args) != 1 or not isinstance(args[0], Value):
+        raise parser.here.wrong("let names one value")
+    return make(LET, args, {}, [args[0].spec])
 
 
 def _zeros(parser: Parser) -> Node:

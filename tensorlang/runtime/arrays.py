@@ -99,9 +99,8 @@ def _type_name(value: object) -> str:
 
 def _from_device(value: object, name: str) -> Array:
     if not hasattr(value, "place"):
-        raise ArgumentError(
-            f"{name} is a {_type_name(value)}, which stands for numbers and has none"
-        )
+        what = f"a {_type_name(value)}, which stands for numbers and has none"
+        raise ArgumentError(f"{name} is {getattr(value, 'not_an_array', what)}")
     where = value.place.name
     raise ArgumentError(
         f"{name} is on {where}, which this target cannot reach; compute with "

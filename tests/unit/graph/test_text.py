@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 
 import numpy as np
@@ -225,6 +226,14 @@ def test_a_broken_text_is_an_error_of_ours(data) -> None:
     )
     with suppress(TensorlangError):
         graph.parse(text[:at] + put + text[end:])
+
+
+@pytest.mark.parametrize("values", ["0", "", "x0, x0"])
+def test_a_name_stands_for_one_value(values) -> None:
+    text = str(trace(lambda x: graph.let("y", math.sin(x)), THREE))
+    assert re.search(r" let\([^)]+\)", text)
+    with pytest.raises(ParseError, match="let names one value"):
+        graph.parse(re.sub(r"let\([^)]*\)", f"let({values})", text))
 
 
 def test_a_parsed_program_runs_and_has_gradients() -> None:

@@ -234,3 +234,12 @@ def test_shapes_and_costs_need_no_data():
 def test_bad_calls_get_a_sentence(call, error, match):
     with pytest.raises(error, match=match):
         call()
+
+
+def test_a_packed_weight_is_refused_where_none_is_taken():
+    dy, x, w = (np.ones(shape, np.float32) for shape in ((3, 5), (3, 8), (5, 8)))
+    packed = nn.prepack(nn.dense, w)
+    with pytest.raises(
+        ArgumentError, match=r"packed for nn\.dense; pass w\.unpack\(\)"
+    ):
+        nn.dense_grad(dy, x, packed)
