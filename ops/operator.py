@@ -85,7 +85,7 @@ class Operator:
         scalars: Usual values of its kernels' other scalars, by name: for measuring.
         declared: What it says of the sizes and the values of its inputs.
         prefers: The algorithm for a workload of which no record is known.
-        onnx: What ONNX calls the same operator, if it does.
+        onnx: What ONNX calls the same operator, if it has that: it is written and read.
         view: The shape of a result that may share the memory of the first array.
         shorthand: From sizes as the command line takes them, such as MxNxK of a matrix
             product, to the shapes of the arrays.

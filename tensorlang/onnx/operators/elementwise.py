@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import reduce
-from typing import Final
 
 import numpy as np
 
@@ -13,48 +12,10 @@ from tensorlang.graph.specs import Dim, Extent
 from tensorlang.graph.values import Node, Tensor, Value
 from tensorlang.onnx.calls import Held, Operand, dtype_in, dtype_of
 from tensorlang.onnx.folding import either, folded, lifted, tidy
-from tensorlang.onnx.reading import Read, Results, reads
+from tensorlang.onnx.reading import READERS, Read, Results, reads
 from tensorlang.onnx.writer import Writer, argument, writes
-from tensorlang.ops import find, math, nn
+from tensorlang.ops import math, nn, operators
 
-_SAME: Final = {
-    "math.add": "Add",
-    "math.subtract": "Sub",
-    "math.multiply": "Mul",
-    "math.less": "Less",
-    "math.less_equal": "LessOrEqual",
-    "math.greater": "Greater",
-    "math.greater_equal": "GreaterOrEqual",
-    "math.logical_and": "And",
-    "math.logical_not": "Not",
-    "math.logical_or": "Or",
-    "math.isnan": "IsNaN",
-    "math.negative": "Neg",
-    "math.abs": "Abs",
-    "math.exp": "Exp",
-    "math.log": "Log",
-    "math.sqrt": "Sqrt",
-    "math.reciprocal": "Reciprocal",
-    "math.sin": "Sin",
-    "math.cos": "Cos",
-    "math.floor": "Floor",
-    "math.ceil": "Ceil",
-    "math.tanh": "Tanh",
-    "math.erf": "Erf",
-    "nn.relu": "Relu",
-    "nn.sigmoid": "Sigmoid",
-}
-# those that read otherwise than they are written
-_WRITTEN: Final = {
-    "math.divide": "Div",
-    "math.power": "Pow",
-    "math.equal": "Equal",
-    "math.where": "Where",
-    "math.maximum": "Max",
-    "math.minimum": "Min",
-    "nn.tanh": "Tanh",
-    "let": "Identity",
-}
 _add, _subtract, _multiply = map(either, (math.add, math.subtract, math.multiply))
 _less, _unequal = either(math.less), either(math.not_equal)
 
@@ -100,12 +61,14 @@ def _writer(kind: str) -> Callable[[Writer, Node], str]:
     return write
 
 
-for _id, _kind in _SAME.items():
-    _op = find(_id)
-    _folds = hasattr(np, _op.__name__)
-    reads(_kind, folds=_folds)(_reader(either(_op) if _folds else _op))
-for _id, _kind in (_SAME | _WRITTEN).items():
-    writes(_id)(_writer(_kind))
+# what ONNX has, too, by the name that an operator says, as in `onnx="Exp"`; what is
+# read otherwise than it is written has a reader of its own below
+for _same in (op for op in operators() if op.onnx):
+    _folds = hasattr(np, _same.__name__)
+    writes(_same.id)(_writer(_same.onnx))
+    if ("", _same.onnx) not in READERS:
+        reads(_same.onnx, folds=_folds)(_reader(either(_same) if _folds else _same))
+writes("let")(_writer("Identity"))
 for _kind, _op in {"Max": math.maximum, "Min": math.minimum, "Sum": math.add}.items():
     reads(_kind, folds=True)(_reduced(either(_op)))
 
