@@ -104,7 +104,8 @@ def _declared(parameter: signature.Parameter) -> str:
         case Other("like", several=several):
             return "arrays" if several else "array"
         case Other(kind):
-            return {"shape": "sizes", "dtype": "str"}.get(kind, kind)
+            plain = {"shape": "sizes", "dtype": "str", "share": "float"}
+            return plain.get(kind, kind)
 
 
 def _kind(parameter: inspect.Parameter) -> str:
