@@ -126,7 +126,7 @@ def _convolution(rank: int) -> TensorOperator:
         target: Any = None,
         out: Any = None,
     ) -> Launch:
-        """The sum over channels and window of images times weights, a window each step.
+        """Convolution (cross-correlation, as in PyTorch) of images with weights.
 
         Args:
             x: Images `(batch, channels, *spatial)`, or with the channels last.
@@ -200,7 +200,7 @@ def _transposed(rank: int) -> TensorOperator:
         target: Any = None,
         out: Any = None,
     ) -> Launch:
-        """The transposed convolution: the gradient of one, as a layer that enlarges.
+        """Transposed convolution: the gradient of one by its images, as a layer.
 
         Args:
             x: Images `(batch, channels, *spatial)`, or with the channels last.
