@@ -216,7 +216,7 @@ def call(kernel: runtime.Kernel, given: list[Any]) -> Callable[[], object]:
 
 def page(found: Mapping[str, Any]) -> Iterator[str]:
     """The measurements of one thread count as markdown."""
-    yield "| work | default, ms | best known, ms | best time / default time | its knobs |"
+    yield "| work | default, ms | best known, ms | best / default time | its knobs |"
     yield "| --- | --- | --- | --- | --- |"
     for row in found["rows"]:
         ratio, seconds = row["ratio"], row["seconds"]
