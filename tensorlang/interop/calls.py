@@ -42,6 +42,8 @@ KINDS: Final = {
     "Sizes": "sizes",
     "Sequence[int] | None": "sizes",
 }
+# the same of the kinds that have a name in a definition's signature
+_OTHERS: Final = {"shape": "sizes", "dtype": "str", "share": "float"}
 ARRAYS: Final = ("array", "operand", "arrays", "key")
 _IMPL: Final = "threefry2x32"
 _LARGEST_WORD: Final = (1 << 32) - 1
@@ -104,8 +106,7 @@ def _declared(parameter: signature.Parameter) -> str:
         case Other("like", several=several):
             return "arrays" if several else "array"
         case Other(kind):
-            plain = {"shape": "sizes", "dtype": "str", "share": "float"}
-            return plain.get(kind, kind)
+            return _OTHERS.get(kind, kind)
 
 
 def _kind(parameter: inspect.Parameter) -> str:
