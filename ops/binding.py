@@ -123,11 +123,11 @@ def bound(op: Definition) -> Callable[..., Launch]:
     if extras:
         tests = (f"{name} is __default_{name}" for name in extras)
         lines.append(f"if {' and '.join(tests)}:")
-        handed = _Handing(usual, given).lines(parameters)
+        handed = _Handing(usual, given).lines(parameters, filled=bool(op.missing))
         lines += (f"    {line}" for line in handed)
         for name in extras:
             lines += _fitting(op.id, name, pieces[name], given)
-    lines += _Handing(pieces, given).lines(parameters)
+    lines += _Handing(pieces, given).lines(parameters, filled=bool(op.missing))
     source = "\n    ".join(lines)
     exec(compile(source, f"<signature of {op.id}>", "exec"), given)  # noqa: S102
     made: Callable[..., Launch] = given[op.__name__]
@@ -196,8 +196,11 @@ class _Handing:
         self._after = [p.after for p in pieces.values() if p.after]
         self._behind = [p.behind for p in pieces.values() if p.behind]
 
-    def lines(self, parameters: Sequence[Parameter]) -> Iterator[str]:
-        """Arrays as they are go the short way, numbers and what is left out another."""
+    def lines(self, parameters: Sequence[Parameter], *, filled: bool) -> Iterator[str]:
+        """Arrays as they are go the short way, numbers and what is left out another.
+
+        Where what is left out may be `filled` with a number, all that goes the other.
+        """
         kinds = [p.kind for p in parameters if isinstance(p.kind, Arrays)]
         if not any(kind.number or kind.optional for kind in kinds):
             yield from self._returned("__call", self._arrays, self._attributes({}))
@@ -214,7 +217,8 @@ class _Handing:
             yield f"if {' and '.join([*plain, float_])}:"
             attributes = self._attributes({NUMBERS: last, ABSENT: ""})
             yield from self._returned("    __call", others, attributes, [last])
-        yield from self._bare(kinds)
+        if not filled:
+            yield from self._bare(kinds)
         yield from self._returned("__mixed", self._arrays, self._attributes({}))
 
     def _bare(self, kinds: Sequence[Arrays]) -> Iterator[str]:

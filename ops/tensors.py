@@ -419,6 +419,7 @@ def _seen_as(
     except TensorlangError:
         ready = _prepared(op, key, [array], attributes, NOWHERE)  # says whose it is
         shape = ready.results[0][0]
+    check_result(op.id, shape)
     if len(op.kernels) > _MOST_KNOWN:
         op.kernels.clear()
     op.kernels[key] = shape

@@ -49,13 +49,23 @@ def served(op: Operator, workload: Workload) -> Iterator[Workload]:
     if not isinstance(op, (Definition, TensorOperator)):
         return
     of, names = op.function(workload), op.names(workload)
-    every = chain(batches(workload, names), batches(workload, names, _LONGER))
+    every = chain(
+        batches(workload, names),
+        batches(workload, names, _LONGER),
+        # where a product of sizes is fixed, not all of them are free at once
+        *(batches(workload, _only(n, names)) for n in dict.fromkeys(chain(*names))),
+    )
     for small in dict.fromkeys(every):
         try:
             if small != workload and op.function(small) == of:
                 yield small
         except TensorlangError:  # sizes that the operator does not take
             pass
+
+
+def _only(name: str | None, names: Names) -> Names:
+    """The names of dimensions, but of one size alone."""
+    return tuple(tuple(n if n == name else None for n in each) for each in names)
 
 
 def _odd(extent: int, small: int) -> int:

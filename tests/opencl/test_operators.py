@@ -2,6 +2,7 @@
 
 import pytest
 
+from tensorlang.ops.building import preferred
 from tensorlang.ops.registry import find, operators
 from tensorlang.tuner.gate import Gate
 from tensorlang.tuner.ragged import batches, served
@@ -53,7 +54,8 @@ def test_threads_as_the_interpreter(name, gpu_like):
 
 def check(op, device):
     kernel = op.build(op.default, device)
-    gate = Gate(op, op.default, op.algorithms["direct"].tolerance)
+    built = op.algorithms[preferred(op, op.default, device)]
+    gate = Gate(op, op.default, built.tolerance, finite=built.finite)
     assert gate.check(kernel, case_of(op, gate)) <= 1.0
     assert kernel.resources["launches"] >= 1
 

@@ -10,7 +10,7 @@ BAD = {
     "no operator given": (["show"], "Missing argument 'OP'"),
     "unknown operator": (["show", "frobnicate"], "no operator is called 'frobnicate'"),
     "misspelt operator": (["show", "random.bitz"], "did you mean random.bits"),
-    "without its group": (["show", "hash"], "did you mean random.hash?"),
+    "without its group": (["show", "hash"], "did you mean random.hash"),
     "misspelt to tune": (["tune", "unifrom"], "did you mean uniform"),
     "family to show": (["show", "threefry"], "'threefry' is a family"),
     "unknown target": (["show", "bits", "--target", "tpu"], "'tpu' is no target"),
